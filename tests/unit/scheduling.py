@@ -24,9 +24,9 @@ def named(count: int, program: Callable[[str], Program[Any]]) -> Iterator[tuple[
 
 
 def scheduler_of(engine: Batches, cache: CallCache, width: int = 64, **options: Any) -> Scheduler:
-    done = Done()
-    waves = Waves(done, cache, engine)
-    return Scheduler(lambda call: waves, done, width=lambda: width, **options)
+    queue = Done()
+    waves = Waves(queue, cache, engine)
+    return Scheduler(lambda call: waves, queue, width=lambda: width, **options)
 
 
 def drive(
@@ -44,8 +44,8 @@ def drive(
         scheduler.stop()
 
 
-def next_reply(done: Done) -> ServiceReply:
+def next_reply(queue: Done) -> ServiceReply:
     """Wait for the next reply and do the work that is queued before it."""
-    while not isinstance(item := done.get(), ServiceReply):
+    while not isinstance(item := queue.get(), ServiceReply):
         item()
     return item

@@ -42,5 +42,5 @@ def table_of(tmp_path: Path, text: str, table_id: str = "trace/table1") -> Publi
     return read_table(file, table_id)
 
 
-def cells_of(tmp_path: Path, *given: str, only: str | None = None) -> dict[str, PlannedCell]:
-    return {cell.name: cell for cell in plan_cells(table_of(tmp_path, SMALL), given, only)}
+def cells_of(tmp_path: Path, *arguments: str, only: str | None = None) -> dict[str, PlannedCell]:
+    return {cell.name: cell for cell in plan_cells(table_of(tmp_path, SMALL), arguments, only)}

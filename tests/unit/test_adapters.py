@@ -41,8 +41,8 @@ def test_adapter_is_newest_training_or_peft_folder() -> None:
     folder = write_lora(Path("mine"), rank=2, lora_alpha=6)
     assert find_adapter(str(folder.absolute())).digest() == find_adapter("mine").digest()
     assert find_adapter("mine").trained_on() == (None, ())
-    found = find_adapter("mine")
-    assert (found.rank, found.alpha, found.gguf.name) == (2, 6.0, "adapter.gguf")
+    adapter = find_adapter("mine")
+    assert (adapter.rank, adapter.alpha, adapter.gguf.name) == (2, 6.0, "adapter.gguf")
     assert find_adapter("mine").matrices()["model.layers.1.self_attn.q_proj.lora_A"].shape == (2, 64)
 
 
@@ -68,19 +68,19 @@ def test_invalid_adapter_is_rejected_with_its_key() -> None:
         Path(folder).mkdir(parents=True)
     for file in ("unfinished/ab/settings.json", "t5/ab/manifest.json"):
         write(f"outputs/trained/{file}", {})
-    for choice, said in [
+    for choice, message in [
         ("smollm2_135m+saef", r"^roles.reader=smollm2_135m\+saef: no adapter saef: .*Did you mean safe\?$"),
         ("smollm2_135m+", r"^roles.reader=smollm2_135m\+: no adapter after the \+. Add its name or folder$"),
         ("+unfinished", "no adapter unfinished: not in conf/adapter"),
         ("+t5", "complete weights, not an adapter. Use them as PRESET:.*t5/ab/model"),
         ("+half", r"no adapter half: not in conf/adapter"),
     ]:
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             engines(f"roles.reader={choice}")
     write_lora(Path("dora"), use_dora=True)
     write_lora(Path("ia3"), peft_type="IA3")
-    for name, said in (("dora", "use_dora"), ("ia3", "peft_type IA3")):
-        with pytest.raises(ConfigError, match=f"adapter {name}: {said} in .* is more than plain LoRA"):
+    for name, message in (("dora", "use_dora"), ("ia3", "peft_type IA3")):
+        with pytest.raises(ConfigError, match=f"adapter {name}: {message} in .* is more than plain LoRA"):
             find_adapter(name).check_plain()
 
 
@@ -106,11 +106,11 @@ def test_roles_share_weights_and_keep_separate_keys() -> None:
 
 
 def test_training_role_falls_back_to_reader_model() -> None:
-    given = ["engine=scripted", "roles.reader=gpt_4o_mini@scripted"]
+    arguments = ["engine=scripted", "roles.reader=gpt_4o_mini@scripted"]
     pool = Pool()
-    with_reader = Engines(role_nodes(compose(given), choose_nodes), pool)
+    with_reader = Engines(role_nodes(compose(arguments), choose_nodes), pool)
     roles = [f"roles.{role}=qwen3_4b@scripted" for role in AS_READER]
-    own = Engines(role_nodes(compose([*given, *roles]), choose_nodes), pool)
+    own = Engines(role_nodes(compose([*arguments, *roles]), choose_nodes), pool)
     for role in AS_READER:
         assert with_reader(role) is with_reader("reader") is not with_reader("selector")
         assert own.label(role) == "qwen3_4b@scripted"

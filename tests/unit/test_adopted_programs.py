@@ -21,8 +21,8 @@ class Visitor(Service):
 
     listens = True
 
-    def __init__(self, done: Done, calls: int, *, on_its_own: bool = False) -> None:
-        self.done, self.calls, self.on_its_own = done, calls, on_its_own
+    def __init__(self, queue: Done, calls: int, *, on_its_own: bool = False) -> None:
+        self.done, self.calls, self.on_its_own = queue, calls, on_its_own
         self.scheduler: Scheduler | None = None
         self.replies: list[str] = []
 
@@ -49,9 +49,9 @@ class Visitor(Service):
 
 
 def run(cache: CallCache, calls: int, *, on_its_own: bool = False) -> tuple[Visitor, list[Finished[Any]]]:
-    done = Done()
-    visitor = Visitor(done, calls, on_its_own=on_its_own)
-    waves = Waves(done, cache, Batches())
+    queue = Done()
+    visitor = Visitor(queue, calls, on_its_own=on_its_own)
+    waves = Waves(queue, cache, Batches())
 
     def route(call: Call[Any]) -> Service:
         return visitor if isinstance(call, RunAgent) else waves
@@ -59,7 +59,7 @@ def run(cache: CallCache, calls: int, *, on_its_own: bool = False) -> tuple[Visi
     async def wait() -> str:
         return (await AGENT).output
 
-    visitor.scheduler = scheduler = Scheduler(route, done, width=lambda: 8)
+    visitor.scheduler = scheduler = Scheduler(route, queue, width=lambda: 8)
     try:
         return visitor, list(scheduler.run([("q", wait())]))
     finally:

@@ -85,8 +85,8 @@ def test_a_mistake_is_an_error_of_one_line() -> None:
         (lambda: kgqa.ask(" ", MILL), "a question and a passage"),
         (lambda: kgqa.ask("Who?", [("Title", "")]), "a question and a passage"),
     ]  # fmt: skip
-    for wrong, said in mistakes:
-        assert said in refusal(wrong)
+    for wrong, message in mistakes:
+        assert message in refusal(wrong)
 
 
 def test_importing_it_imports_nothing_else() -> None:

@@ -30,13 +30,13 @@ def run(tmp_path: Path) -> Path:
 def changed(text: str, path: str, value: object) -> str:
     """One line of JSON, or a whole file of it, with another value at a path."""
     whole: Json = json.loads(text)
-    found, *keys = whole, *path.split(".")
+    part, *keys = whole, *path.split(".")
     for key in keys[:-1]:
-        found = found[int(key) if isinstance(found, list) else key]
+        part = part[int(key) if isinstance(part, list) else key]
     if value is REMOVED:
-        del found[keys[-1]]
+        del part[keys[-1]]
     else:
-        found[keys[-1]] = value
+        part[keys[-1]] = value
     return json.dumps(whole)
 
 
@@ -54,7 +54,7 @@ def damage(file: Path, path: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "value", "said"),
+    ("name", "path", "value", "message"),
     [
         ("metrics.json", "scores.em.n", REMOVED, "metrics.json: scores.em.n is missing: damaged, or written by"),
         ("metrics.json", "questions", "many", "metrics.json: questions='many' is not a valid integer: damaged"),
@@ -62,11 +62,13 @@ def damage(file: Path, path: str, value: object) -> None:
         ("settings.json", "settings", [["a", "b"]], "settings.json: settings.0.2 is missing"),
     ],
 )
-def test_damaged_truncated_or_missing_file_of_a_run(run: Path, name: str, path: str, value: object, said: str) -> None:
+def test_damaged_truncated_or_missing_file_of_a_run(
+    run: Path, name: str, path: str, value: object, message: str
+) -> None:
     file, text = run / name, (run / name).read_text("utf-8")
     damage(file, path, value)
     line = refusal(FinishedRun.read, run)
-    assert said in line
+    assert message in line
     assert str(file) in line
     assert line.endswith(". Run the same command again to rewrite it.")
     for cut in (text[:-20], "", "[1", "7"):
@@ -78,7 +80,7 @@ def test_damaged_truncated_or_missing_file_of_a_run(run: Path, name: str, path: 
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "value", "said"),
+    ("name", "path", "value", "message"),
     [
         ("predictions.jsonl", "question_id", REMOVED, "question_id is missing"),
         ("predictions.jsonl", "answer", 7, "answer=7 is not a valid string"),
@@ -87,7 +89,7 @@ def test_damaged_truncated_or_missing_file_of_a_run(run: Path, name: str, path: 
         ("verdicts.jsonl", "fate", "forgotten", "not a verdict: fate='forgotten' is not 'judged'"),
     ],
 )
-def test_damaged_line(run: Path, name: str, path: str, value: object, said: str) -> None:
+def test_damaged_line(run: Path, name: str, path: str, value: object, message: str) -> None:
     readers: dict[str, Callable[[Path], object]] = {
         "predictions.jsonl": run_predictions,
         "trace.jsonl.zst": lambda run: list(read_trace(run)),
@@ -95,22 +97,22 @@ def test_damaged_line(run: Path, name: str, path: str, value: object, said: str)
     }
     damage(run / name, path, value)
     line = refusal(readers[name], run)
-    assert f"{name}:1: {said}" in line
+    assert f"{name}:1: {message}" in line
     if path.startswith("question."):
-        assert said in refusal(lambda: list(read_questions(run)))
+        assert message in refusal(lambda: list(read_questions(run)))
     if name == "verdicts.jsonl":
         assert f"Judge the run again: kgqa evaluate {run} judge=" in line
 
 
 def test_damaged_sweep(tmp_path: Path) -> None:
-    for name, path, value, said in [
+    for name, path, value, message in [
         ("sweep.json", "cells.1.overrides", REMOVED, "sweep.json: cells.1.overrides is missing"),
         ("cells/000.json", "status", "lost", "cells/000.json: status='lost' is not 'running'"),
         ("cells/000.json", "run", REMOVED, "cells/000.json: run is missing"),
     ]:
         sweep = Path(shutil.copytree(KEPT / "sweep", tmp_path / path))
         damage(sweep / name, path, value)
-        assert said in refusal(lambda: (Sweep.read(sweep), CellState.read(sweep, 0)))  # noqa: B023 - called at once
+        assert message in refusal(lambda: (Sweep.read(sweep), CellState.read(sweep, 0)))  # noqa: B023 - called at once
 
 
 def test_stale_verdict_and_line_separators_in_answer(run: Path) -> None:

@@ -61,9 +61,9 @@ def test_retrieve_only_searches_once_and_asks_no_model() -> None:
     assert (world.calls, answer) == ([Search("did the book by Alder appear?", 2)], Answer("", (ALDER.id, CEDAR.id)))
     assert ONLY.uses == {"search"}
     assert World([], {}).answer(ONLY) == Answer("", flags={"empty_retrieval": 1})
-    found = {"": (BIRCH, CEDAR)}  # Birch has too many words
+    results = {"": (BIRCH, CEDAR)}  # Birch has too many words
     for method in (ONLY, READ, replace(ONLY, reranker=True)):
-        assert World(["1901"], found).answer(replace(method, max_passage_words=5)).evidence == (CEDAR.id,)
+        assert World(["1901"], results).answer(replace(method, max_passage_words=5)).evidence == (CEDAR.id,)
 
 
 def test_reranker_keeps_the_best_candidates() -> None:

@@ -120,11 +120,11 @@ def test_value_out_of_bounds_names_its_key() -> None:
         ("retriever=elasticsearch", "fields", {}, "set a boost above 0 for title, text or both"),
         ("retriever=elasticsearch", "k1", -1.0, "must not be negative"),
     ]
-    for choice, key, value, said in bounds:
+    for choice, key, value, message in bounds:
         group = choice.partition("=")[0]
         node = changed(composed_node(*choice.split("=")), tuple(key.split(".")), value)
-        shown = value[0] if isinstance(value, tuple) else value
-        assert refusal(node, group) == f"{group}.{key}={shown}: {said}"
+        text = value[0] if isinstance(value, tuple) else value
+        assert refusal(node, group) == f"{group}.{key}={text}: {message}"
     for choice in COUNTS:
         group = choice.partition("=")[0]
         node = {key: value for key, value in composed_node(*choice.split("=")).items() if key not in RUNS}

@@ -90,9 +90,9 @@ def test_damaged_rows_are_dropped_and_counted(cache: CallCache, value: str, capl
 
 
 def test_flipped_bit_never_changes_a_reply(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    written = {f"{number:064x}": {"text": f"reply {number} " * 5} for number in range(120)}
+    replies = {f"{number:064x}": {"text": f"reply {number} " * 5} for number in range(120)}
     opened = CallCache(tmp_path / "whole")
-    opened.put(written.items())
+    opened.put(replies.items())
     opened.close()
     whole = (tmp_path / "whole" / "calls.sqlite").read_bytes()
     caplog.set_level(logging.CRITICAL)
@@ -101,24 +101,24 @@ def test_flipped_bit_never_changes_a_reply(tmp_path: Path, caplog: pytest.LogCap
         place, bit = chance.randrange(len(whole)), chance.randrange(8)
         flipped = bytearray(whole)
         flipped[place] ^= 1 << bit
-        ends[_end(tmp_path / "flipped", bytes(flipped), written)] += 1
+        ends[_end(tmp_path / "flipped", bytes(flipped), replies)] += 1
     assert set(ends) == {"unchanged", "damaged rows", "missing rows", "damaged file"}  # missing: under a damaged key
     assert ends["damaged rows"] > 25
-    assert _end(tmp_path / "flipped", b"this is not a database at all" * 100, written) == "damaged file"
+    assert _end(tmp_path / "flipped", b"this is not a database at all" * 100, replies) == "damaged file"
 
 
-def _end(folder: Path, content: bytes, written: dict[str, Json]) -> str:
+def _end(folder: Path, content: bytes, replies: dict[str, Json]) -> str:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     (folder / "calls.sqlite").write_bytes(content)
     try:
         with closing(CallCache(folder)) as cache:
-            found = {key: cache.get(key) for key in written}
+            stored = {key: cache.get(key) for key in replies}
             damaged = cache.damaged
     except DataError as error:
         return "damaged file" if re.search(DAMAGED, str(error)) else str(error)
-    missing = [key for key, reply in found.items() if reply is None]
-    assert all(found[key] == written[key] for key in written if key not in missing)
+    missing = [key for key, reply in stored.items() if reply is None]
+    assert all(stored[key] == replies[key] for key in replies if key not in missing)
     if missing and not damaged:
         with suppress(DataError):
             assert check(folder)[1]

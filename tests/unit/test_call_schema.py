@@ -57,12 +57,12 @@ def test_key_is_the_hash_of_canonical_json() -> None:
     calls += [CountTokens(text), Rank(text, (text, "b")), Search(text, 3), Search("q", 1, titles=(text,), pool=())]
     identity = {"engine": "e", "b": {"z": 1, "a": [text, 1e-7]}}
     for call in calls:
-        written = call_json(call)
+        record = call_json(call)
         for left_out in ("role", "scorer"):
-            written.pop(left_out, None)
-        if "prompt" in written:
-            written["prompt"].pop("template")
-        canonical = json.dumps([identity, written], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+            record.pop(left_out, None)
+        if "prompt" in record:
+            record["prompt"].pop("template")
+        canonical = json.dumps([identity, record], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         expected = hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
         assert cache_key(identity, call) == expected, call
 
@@ -82,9 +82,9 @@ CHAT = {"engine": "openai", "server": "hosted", "endpoints": "both"}
 )
 def test_replies_without_transcript_have_new_keys(prefill: str, identity: Any, is_new: bool) -> None:
     call = replace(CALL, prompt=replace(PROMPT, prefill=prefill))
-    written = {name: value for name, value in call_json(call).items() if name != "role"}
-    written["prompt"].pop("template")
-    canonical = json.dumps([identity, written], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    record = {name: value for name, value in call_json(call).items() if name != "role"}
+    record["prompt"].pop("template")
+    canonical = json.dumps([identity, record], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     assert (cache_key(identity, call) != hashlib.sha256(canonical.encode()).hexdigest()) is is_new
 
 
@@ -148,8 +148,8 @@ def test_damaged_call_is_rejected(tmp_path: Path) -> None:
         ("rank", "reply", "ab", "reply: its content='ab' is not"),
         ("triples", "reply", [["Ann"]], r"reply: 0\.1 is missing"),
     ]
-    for kind, key, value, said in cases:
-        with pytest.raises(DataError, match=said) as refused:
+    for kind, key, value, message in cases:
+        with pytest.raises(DataError, match=message) as refused:
             list(read_trace(trace(tmp_path, {**CALLS[kind], key: value})))
         assert f"{tmp_path / TRACE}:1: " in str(refused.value)
 

@@ -70,9 +70,9 @@ def gguf(file: Path, *, adds_bos: bool | None = True) -> Path:
 
 def test_gguf_file_and_a_damaged_one(tmp_path: Path) -> None:
     for adds_bos, plain in [(True, "<s>Q:"), (False, "Q:"), (None, "<s>Q:")]:
-        found = ChatTemplate.of(gguf(tmp_path / f"{adds_bos}.gguf", adds_bos=adds_bos))
-        assert found.render(CALL) == "<s><user>Where?<assistant>Answer:"
-        assert (found.eos, found.render(PLAIN)) == ("</s>", plain)
+        template = ChatTemplate.of(gguf(tmp_path / f"{adds_bos}.gguf", adds_bos=adds_bos))
+        assert template.render(CALL) == "<s><user>Where?<assistant>Answer:"
+        assert (template.eos, template.render(PLAIN)) == ("</s>", plain)
     file = gguf(tmp_path / "page.gguf")
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(DataError, match="header is broken"):
@@ -129,7 +129,7 @@ CHANNELS = "<|channel|>analysis<|message|>It is in France.<|end|><|start|>assist
 
 
 def test_split_and_join_thought() -> None:
-    for text, answer, thought in [
+    for text, answer, reasoning in [
         ("<think>\nIt is in France.\n</think>\n\nLyon", "Lyon", "It is in France."),
         ("It is in France.\n</think>\n\nLyon", "Lyon", "It is in France."),  # the prompt opened it
         ("\n<think>A</think><think>B</think>Lyon", "Lyon", "A\nB"),
@@ -143,7 +143,7 @@ def test_split_and_join_thought() -> None:
         ("<|channel|>analysis<|message|>It is in", "", "It is in"),
     ]:
         split = split_thought(reply(text))
-        assert (split.text, split.thought, "thought_out" in split.flags) == (answer, thought, not answer)
+        assert (split.text, split.thought, "thought_out" in split.flags) == (answer, reasoning, not answer)
     for text, answer in (("It is in", ""), ("<think>\n\n</think>\n\nLyon", "Lyon")):
         assert split_thought(reply(text, finish="length"), thinks=True).text == answer
     split = split_thought(reply("Lyon", output=30, reasoning=7), "It is in France.")

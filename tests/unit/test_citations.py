@@ -77,7 +77,7 @@ def test_gold_sentences_stay_whole() -> None:
 def test_wrong_citations_are_reported() -> None:
     generator = np.random.default_rng(60)
     wrong = generator.random(ANSWERS) < 0.5
-    found = []
+    errors = []
     for number in range(ANSWERS):
         cites = list(RIGHT)
         # one citation is moved to another passage, or to the other sentence
@@ -88,6 +88,6 @@ def test_wrong_citations_are_reported() -> None:
             cites[place] = (int(generator.integers(2, 6)), relation) if moves else (n, other)
         question = traced(number, cites=cites)
         scores = [cite_passages(question), cite_sentences(question)]
-        found.append(any(score.precision != 1 or score.recall != 1 for score in scores))
-    assert np.mean(np.array(found)[wrong]) >= 0.95
-    assert not np.array(found)[~wrong].any()
+        errors.append(any(score.precision != 1 or score.recall != 1 for score in scores))
+    assert np.mean(np.array(errors)[wrong]) >= 0.95
+    assert not np.array(errors)[~wrong].any()

@@ -144,10 +144,10 @@ def test_negatives_come_from_a_bounded_sample(tmp_path: Path, monkeypatch: pytes
     titles = [
         {passage.title for passage in question.passages} for question in collected(hotpotqa(tmp_path, 9, 10, corpus))
     ]
-    drawn = {title for each in titles for title in each if title.startswith("Page")}
-    assert len(drawn) <= 15
+    pages = {title for each in titles for title in each if title.startswith("Page")}
+    assert len(pages) <= 15
     # not the first ones of the file
-    assert max(int(title.split()[1]) for title in drawn) > 100
+    assert max(int(title.split()[1]) for title in pages) > 100
     assert all(len(each) == 12 for each in titles)
 
 
@@ -166,16 +166,16 @@ def test_real_questions_have_all_gold_documents(
 ) -> None:
     monkeypatch.setenv("KGQA_DATA", str(REAL))
     experiment = compose_experiment(["engine=scripted", f"dataset={dataset}", "collection=kgp"])
-    source, found = list(experiment.data.all_questions()), experiment.data.questions
+    source, questions = list(experiment.data.all_questions()), experiment.data.questions
     # which would say how many have fewer, or lack gold
     assert not caplog.messages
-    assert [question.id for question in found] == [question.id for question in source]
-    for before, after in zip(source, found, strict=True):
+    assert [question.id for question in questions] == [question.id for question in source]
+    for before, after in zip(source, questions, strict=True):
         assert after.support
         assert after.support <= {passage.id for passage in after.passages}
         words = {word for passage in gold(after) for word in re.findall(r"\w+", passage.text)}
         assert all(words.issuperset(re.findall(r"\w+", sentence)) for _, sentence in before.facts)
-    assert (len(found), sum(len(q.passages) for q in found), sum(len(q.support) for q in found)) == counts
+    assert (len(questions), sum(len(q.passages) for q in questions), sum(len(q.support) for q in questions)) == counts
 
 
 RECORD = {
@@ -211,14 +211,14 @@ def test_passages_and_support_are_the_files_own(tmp_path: Path) -> None:
 
 
 def test_file_of_another_dataset_is_rejected(tmp_path: Path) -> None:
-    for path, said in [(None, "get the authors' file from https"), (tmp_path / "nowhere.json", "no such file")]:
-        with pytest.raises(DataError, match=said):
+    for path, message in [(None, "get the authors' file from https"), (tmp_path / "nowhere.json", "no such file")]:
+        with pytest.raises(DataError, match=message):
             list(built_dataset("kgp", path).questions())
     records: list[tuple[dict[str, Any], str]] = [
         ({"id": "1", "question": "?", "answer": "a", "paragraphs": []}, "This looks like musique"),
         ({key: value for key, value in RECORD.items() if key != "supports"}, "no key 'supports'"),
         ({**RECORD, "answer": ""}, "no gold answer"),
     ]
-    for record, said in records:
-        with pytest.raises(DataError, match=said):
+    for record, message in records:
+        with pytest.raises(DataError, match=message):
             list(dataset(tmp_path, record).questions())

@@ -26,9 +26,9 @@ COMMANDS = [PROGRAM, *BY_NAME.values()]
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.program)
 def test_examples_of_every_help_page_parse(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command.name.split(), "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith(f"usage: {command.program} ")
-    examples = re.split(r"^examples?:\n", shown, flags=re.MULTILINE)[-1].splitlines()
+    output = capsys.readouterr().out
+    assert output.startswith(f"usage: {command.program} ")
+    examples = re.split(r"^examples?:\n", output, flags=re.MULTILINE)[-1].splitlines()
     assert examples
     for example in examples:
         assert f"{example} ".startswith(f"  {command.program} ")
@@ -68,9 +68,9 @@ def test_usage_error_is_one_line_with_a_fix(capsys: pytest.CaptureFixture[str]) 
         ("models all", "models all: no such command. Choose from: trained"),
     ]:
         assert main(line.split()) == 2
-        shown = capsys.readouterr().err
-        assert message in shown
-        assert shown.count("\n") == 1
+        output = capsys.readouterr().err
+        assert message in output
+        assert output.count("\n") == 1
     assert main(["run", "--cfg", "limit=2", "method=golden", "limit=3"]) == 0
     assert "limit: 3" in capsys.readouterr().out  # the last one counts
 
@@ -98,9 +98,9 @@ def test_control_characters_are_escaped_in_all_streams(
         assert escape_control(text) == expected
         Terminal().line(text)
         Terminal().table(("a", text), [("b", text)], title=text)
-        shown = capsys.readouterr().out
-        assert not CONTROL.search(shown)
-        assert shown.count(expected) == 4
+        output = capsys.readouterr().out
+        assert not CONTROL.search(output)
+        assert output.count(expected) == 4
     assert (escape_control("a\r\nb\tc\nd"), escape_control("漢字 é 🤷‍♀️ \u2028")) == ("a\nb\tc\nd", "漢字 é 🤷‍♀️ \u2028")
     stream = io.StringIO()
     PlainLines(stream).line("\x1b]0;title\x07 of \u202egnp.exe")

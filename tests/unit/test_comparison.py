@@ -53,11 +53,11 @@ def test_scores_agree_with_1597_verdicts_of_gpt_4o() -> None:
         ("EM", 85.60, 0.701, (876, 229, 1, 491)),
         ("containment", 89.61, 0.774, (953, 152, 14, 478)),
     ]:
-        found = agreement(verdicts, [labels[judge][question.id] for question in questions])
-        assert found.percent == pytest.approx(percent, abs=0.005)
-        assert (found.n, found.left_out) == (1597, 0)
-        assert found.kappa == pytest.approx(kappa, abs=0.0005)
-        assert tuple(found.confusion[mine][other] for mine in (RIGHT, WRONG) for other in (RIGHT, WRONG)) == confusion
+        result = agreement(verdicts, [labels[judge][question.id] for question in questions])
+        assert result.percent == pytest.approx(percent, abs=0.005)
+        assert (result.n, result.left_out) == (1597, 0)
+        assert result.kappa == pytest.approx(kappa, abs=0.0005)
+        assert tuple(result.confusion[mine][other] for mine in (RIGHT, WRONG) for other in (RIGHT, WRONG)) == confusion
 
 
 F1_LIKE = [0.0, 0.0, 0.0, 0.4, 0.5, 2 / 3, 1.0, 1.0]
@@ -101,18 +101,20 @@ def test_few_differences_have_the_exact_p_value() -> None:
 def test_all_pairs_of_runs_are_compared_and_corrected() -> None:
     right, wrong = [1.0] * 20, [0.0] * 20
     half = [1.0, 0.5] * 10
-    found = compare({"EM": {"A": right, "B": wrong, "C": right}, "F1": {"A": right, "B": half, "C": half}}, seed=0)
-    assert [(each.metric, each.first, each.second) for each in found] == [
+    comparisons = compare(
+        {"EM": {"A": right, "B": wrong, "C": right}, "F1": {"A": right, "B": half, "C": half}}, seed=0
+    )
+    assert [(each.metric, each.first, each.second) for each in comparisons] == [
         (metric, *pair) for metric in ("EM", "F1") for pair in (("A", "B"), ("A", "C"), ("B", "C"))
     ]
-    first = found[0]
+    first = comparisons[0]
     assert (first.n, first.means, first.difference) == (20, (100.0, 0.0), 100.0)
     assert first.p == pytest.approx(2 / 2**20)
     assert (first.wins, first.binary) == ((20, 0), True)
     assert first.adjusted == pytest.approx(6 * first.p)
     assert first.significant
     assert first.effect is None  # B never wins: no odds
-    assert [each.adjusted for each in found] == holm([each.p for each in found])
+    assert [each.adjusted for each in comparisons] == holm([each.p for each in comparisons])
     em = compare({"EM": {"A": [1.0, 1.0, 1.0, 0.0], "B": [0.0, 0.0, 0.0, 1.0]}}, seed=0)[0]
     assert (em.binary, em.effect) == (True, 3.0)
     judged = compare({"judge": {"A": [1.0, None, 1.0, 0.0], "B": [0.0, 1.0, None, 0.0]}}, seed=0)

@@ -138,7 +138,7 @@ def test_missing_files_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_invalid_file_is_rejected_with_its_place(tmp_path: Path) -> None:
     file, whole = tmp_path / "questions.jsonl", json.dumps(MUSIQUE).encode()
-    for content, said in [
+    for content, error in [
         (b"", ": the file is empty. Download it again"), (b"[]", ": no answerable questions"),
         (b"[\n" + whole[:-30], ": not JSON: .*download it again"), (whole + b'\n{"id": "b', ":2: not JSON"),
         (b'{"id": "caf\xe9"}\n', r":1: not JSON: not UTF-8 \(byte 0xe9\)"),
@@ -147,16 +147,16 @@ def test_invalid_file_is_rejected_with_its_place(tmp_path: Path) -> None:
         (b"[%s, %s]" % (whole, whole), r": record 2 .*: id '2hop__1_2' is already used by .*: record 1"),
     ]:  # fmt: skip
         file.write_bytes(content)
-        assert re.match(f"{re.escape(str(file))}{said}", refusal(musique(file)))
+        assert re.match(f"{re.escape(str(file))}{error}", refusal(musique(file)))
     cases: list[tuple[dict[str, Any], str]] = [
         ({"answer": 5}, "answer=5: .*. Correct the record"),
         ({"answer": " "}, "answer=' ': .*dev split"),
         ({"answer": "", "answers": ["x"]}, "answer='': no gold answer"),
         ({"paragraphs": [{"title": "T", "paragraph_text": "One."}]}, "no key 'paragraphs.0.is_supporting'"),
     ]
-    for changes, said in cases:
+    for changes, error in cases:
         file = lines(tmp_path, musique_record(id="a"), musique_record(**changes))
-        assert re.match(f"{re.escape(str(file))}:2: {said}", refusal(musique(file)))
+        assert re.match(f"{re.escape(str(file))}:2: {error}", refusal(musique(file)))
     message = refusal(hotpotqa(array(tmp_path, hotpotqa_record(type="inference", evidences=[]))))
     assert "record 1 (id 5a): type='inference'" in message
     assert "looks like 2wiki" in message

@@ -74,7 +74,7 @@ def test_corpus_is_all_files_or_else_the_contexts(tmp_path: Path, monkeypatch: p
 
 def test_invalid_corpus_is_rejected_with_its_place(tmp_path: Path) -> None:
     nothing = "no passages with text in this file"
-    for text, said in [
+    for text, message in [
         ("", "the file is empty"), ("{}", nothing), (jsonl({**MUSIQUE, "paragraphs": []}), nothing),
         (jsonl({"question": "Who?", "answer": "Ann", "supporting_titles": ["Ann"]}), nothing),
         (jsonl({"title": "Ann", "text": ""}, {"title": "Bob", "text": " "}), nothing),
@@ -88,4 +88,4 @@ def test_invalid_corpus_is_rejected_with_its_place(tmp_path: Path) -> None:
         (jsonl(ANN, {"title": "Bob", "text": "\ud800"}), "c.json:2: '\\ud800' is half a character"),
     ]:  # fmt: skip
         file = write(tmp_path / "c.json", text)
-        assert said in refusal(lambda file: list(corpus.read(file)), file, error=DataError)
+        assert message in refusal(lambda file: list(corpus.read(file)), file, error=DataError)

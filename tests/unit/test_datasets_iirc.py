@@ -71,12 +71,12 @@ def dataset(folder: Path, *records: Record) -> IIRC:
 
 
 def test_original_form_has_pinned_and_linked_passages(tmp_path: Path) -> None:
-    (found,) = read(tmp_path, original(question(VALUE)))
-    assert found.pinned == (Passage.of("Marla Fenn", "Fenn was born in Tarnwick and sailed on the Heron."),)
-    assert found.support_titles == {"tarnwick", "Heron & Sons"}
-    assert found.quoted == (Passage.of("tarnwick", "founded in 1388"), Passage.of("Heron & Sons", "since 1402"))
-    assert (found.passages, found.support) == ((), frozenset())
-    assert (found.id, found.type, found.hops) == ("q_1", "value", None)
+    (record,) = read(tmp_path, original(question(VALUE)))
+    assert record.pinned == (Passage.of("Marla Fenn", "Fenn was born in Tarnwick and sailed on the Heron."),)
+    assert record.support_titles == {"tarnwick", "Heron & Sons"}
+    assert record.quoted == (Passage.of("tarnwick", "founded in 1388"), Passage.of("Heron & Sons", "since 1402"))
+    assert (record.passages, record.support) == ((), frozenset())
+    assert (record.id, record.type, record.hops) == ("q_1", "value", None)
     for answer, gold in [
         (span(" Hugo Pell "), "Hugo Pell"), (span("Ann", "Bob"), '["Ann", "Bob"]'), (VALUE, "53"), (BINARY, "yes"),
     ]:  # fmt: skip
@@ -89,12 +89,12 @@ def test_original_form_has_pinned_and_linked_passages(tmp_path: Path) -> None:
 
 
 def test_processed_form_has_paragraphs_and_answers(tmp_path: Path) -> None:
-    (found,) = read(tmp_path, processed())
-    assert [passage.title for passage in found.passages] == ["Heron", "Tarnwick", "Marla Fenn"]
-    assert ([passage.title for passage in found.pinned], found.answers) == (["Marla Fenn"], ("Hugo Pell",))
+    (record,) = read(tmp_path, processed())
+    assert [passage.title for passage in record.passages] == ["Heron", "Tarnwick", "Marla Fenn"]
+    assert ([passage.title for passage in record.pinned], record.answers) == (["Marla Fenn"], ("Hugo Pell",))
     # the main passage is in every prompt
-    assert found.support == {found.passages[0].id}
-    assert found.support_titles == {"Heron"}
+    assert record.support == {record.passages[0].id}
+    assert record.support_titles == {"Heron"}
     date = {"day": "3", "month": "May", "year": "1902"}
     for answers, gold in [
         ([{"number": "7", "spans": ["x"]}], "7"),
@@ -106,7 +106,7 @@ def test_processed_form_has_paragraphs_and_answers(tmp_path: Path) -> None:
 
 
 def test_broken_record_is_rejected(tmp_path: Path) -> None:
-    for record, said in [
+    for record, error in [
         (original(question({"type": "spam"})), "questions.0.answer.type='spam'"),
         (original(question(span())), "question q_1: the answer has no text"),
         (original(question(VALUE), text=None), "text=None"),
@@ -114,5 +114,5 @@ def test_broken_record_is_rejected(tmp_path: Path) -> None:
         ({"_id": "a", "question": "Who?", "answer": "x", "context": []}, "This looks like hotpotqa"),
     ]:
         message = refusal(read, tmp_path, record, error=DataError)
-        assert said in message
+        assert error in message
         assert message.startswith(str(tmp_path / "dev.json"))

@@ -122,8 +122,8 @@ def test_downloaded_files_and_hipporag_corpus_are_used(tmp_path: Path, monkeypat
         "multihop_rag": ("multihop_rag/MultiHopRAG.json", MULTIHOP_RAG), "frames": ("frames/test.tsv", FRAMES),
     }  # fmt: skip
     for preset, (file, content) in files.items():
-        written = write(tmp_path / file, content)
-        write(written.with_name(f"{written.stem}_corpus.json"), passages)
+        path = write(tmp_path / file, content)
+        write(path.with_name(f"{path.stem}_corpus.json"), passages)
         source = build(composed_node("dataset", preset), "dataset")
         first, *others = source.questions()
         assert first.support_titles

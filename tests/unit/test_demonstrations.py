@@ -174,19 +174,23 @@ def test_authors_examples_appear_in_their_order() -> None:
         ("iirc", 2, "q_2466", "q_389", 7),
     ]:
         labelled = load_thoughts(f"{IRCOT_PROMPTS}#{name}")
-        shown = demonstration_set(labelled, number, 15)
+        examples = demonstration_set(labelled, number, 15)
         by_place = {each.places[number]: each for each in labelled if number in each.places}
         ids = sets[name][number - 1]
-        assert (len(shown), shown[0], shown[-1]) == (count, by_place[ids.index(first)], by_place[ids.index(last)])
-        assert demonstration_set(labelled, number, 4) == shown[:4]
-    for method, name, count, said in [
+        assert (len(examples), examples[0], examples[-1]) == (
+            count,
+            by_place[ids.index(first)],
+            by_place[ids.index(last)],
+        )
+        assert demonstration_set(labelled, number, 4) == examples[:4]
+    for method, name, count, message in [
         ("ircot", "hotpotqa", 4, "4 of the 15 questions of the authors' set 1"),
         ("retrieve_read", "iirc", 15, "9 of the 15 questions of the authors' set 1, 9 of which the file has"),
         ("iter_retgen", "iirc", 15, "9 of the 15 questions of the authors' set 1, 9 of which the file has"),
     ]:
         where = f"{IRCOT_PROMPTS}#{name}"
-        given = [f'method.few_shot_path="{where}"', f"method.demonstration_count={count}"]
-        assert build(compose([f"method={method}", *given])["method"], "method").shows == f"{where}: {said}"
+        arguments = [f'method.few_shot_path="{where}"', f"method.demonstration_count={count}"]
+        assert build(compose([f"method={method}", *arguments])["method"], "method").shows == f"{where}: {message}"
 
 
 @pytest.mark.parametrize("file", sorted(DEMOS.glob("*.jsonl")), ids=lambda file: file.stem)

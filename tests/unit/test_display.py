@@ -32,8 +32,8 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 def test_log_has_events_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-Tr0ub4dor")
     monkeypatch.setenv("OTHER_TOKEN", "short")
-    shown = io.StringIO()
-    with log_lines(PlainLines(shown)):
+    output = io.StringIO()
+    with log_lines(PlainLines(output)):
         log_event("x", "no log is open")
         with monitor.work_log(tmp_path):
             log_event("x", "a reply with sk-Tr0ub4dor in it", field=["sk-Tr0ub4dor"])
@@ -41,8 +41,8 @@ def test_log_has_events_without_secrets(tmp_path: Path, monkeypatch: pytest.Monk
     logging.getLogger("kgqa.engines").info("nothing is open")
     assert [line["message"] for line in lines(tmp_path)] == ["a reply with [key] in it", "for people: [key], short"]
     assert lines(tmp_path)[0]["field"] == ["[key]"]
-    assert "a reply" not in shown.getvalue()
-    assert shown.getvalue().startswith("for people: ")
+    assert "a reply" not in output.getvalue()
+    assert output.getvalue().startswith("for people: ")
 
 
 def test_log_is_bounded_and_may_be_unwritable(
@@ -70,10 +70,10 @@ def test_error_gets_notes_on_how_to_continue(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("sys.argv", ["/bin/kgqa", "run", "ids=[a, b]"])
 
     def work() -> None:
-        with monitor_work(QUIET, "run", tmp_path) as shown:
+        with monitor_work(QUIET, "run", tmp_path) as monitor:
             (beat,) = read_heartbeats()
             assert (beat.is_running, beat.what) == (True, "run")
-            with shown.stage("questions", 7, Ledger()) as stage:
+            with monitor.stage("questions", 7, Ledger()) as stage:
                 stage.finish(failed=False)
                 stage.finish(failed=True)
                 raise EngineDied("it died")
@@ -101,7 +101,7 @@ def test_error_gets_notes_on_how_to_continue(tmp_path: Path, monkeypatch: pytest
 def test_note_names_what_is_saved(tmp_path: Path, what: str, error: Exception, saved: str) -> None:
 
     def work() -> None:
-        with monitor_work(QUIET, what, tmp_path) as shown, shown.stage("steps", 7, Ledger()) as stage:
+        with monitor_work(QUIET, what, tmp_path) as monitor, monitor.stage("steps", 7, Ledger()) as stage:
             stage.finish(failed=False)
             raise error
 
@@ -128,13 +128,13 @@ class Parts:
 
 
 def test_plain_lines_show_progress_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = io.StringIO()
-    with PlainLines(shown).stage("questions", 3, Ledger()) as stage:
+    output = io.StringIO()
+    with PlainLines(output).stage("questions", 3, Ledger()) as stage:
         stage.finish(failed=False)
-        assert shown.getvalue() == ""
+        assert output.getvalue() == ""
         monkeypatch.setattr(display, "SIGN_OF_LIFE", -1.0)
         stage.finish(failed=True)
-    progress, summary = shown.getvalue().splitlines()
+    progress, summary = output.getvalue().splitlines()
     assert progress.startswith("questions 2/3 · 1 failed")
     assert summary.startswith("questions: 3 in ")
 
@@ -149,11 +149,11 @@ def test_what_does_not_fit_is_cut_and_a_wait_is_whole() -> None:
     cause = "503 from 127.0.0.1, next attempt in 8 s, the second of the last ten minutes"
     with console.capture() as free:
         console.print(bars.get_renderable())
-    with console.capture() as held, waiting(cause):
+    with console.capture() as output, waiting(cause):
         console.print(bars.get_renderable())
     assert free.get().rstrip().endswith("…")
     assert "37/60 · 12 min left · 0.3 calls/s · xx" in free.get()
-    assert " ".join(held.get().replace("━", "").split()).endswith(f"waiting: {cause}")
+    assert " ".join(output.get().replace("━", "").split()).endswith(f"waiting: {cause}")
 
 
 def test_stage_shows_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,8 +179,8 @@ def test_terminal_shows_what_kgqa_waits_for(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(terminal, "SILENCE", 0.0)
     monkeypatch.setattr(terminal, "TICK", 0.01)
     screen = Tty()
-    shown = terminal.Terminal(screen)
-    with shown.showing_work(), waiting("a server"):
+    view = terminal.Terminal(screen)
+    with view.showing_work(), waiting("a server"):
         deadline = time.monotonic() + 30
         while "waiting: a server" not in screen.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)

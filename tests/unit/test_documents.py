@@ -78,8 +78,8 @@ def test_markdown_and_html_give_heading_and_blocks() -> None:
         ("<p>One</b></p></div><p>Two <unknown>three <", "", "One\n\nTwo\n\nthree <"),
         ("<p>one</p><![if !vml]><p>two</p><![nonsense]>", "", "one\n\ntwo"),
     ]:
-        found = parse_html(html)
-        assert (found.heading, found.text) == (heading, text)
+        blocks = parse_html(html)
+        assert (blocks.heading, blocks.text) == (heading, text)
 
 
 def test_unreadable_files_are_skipped_with_reasons(tmp_path: Path) -> None:

@@ -51,9 +51,9 @@ def test_source_without_address_is_not_part_of_kgqa(tmp_path: Path, monkeypatch:
     fetch_dataset("musique", QUIET)
 
 
-def fetch(found: Download, target: Path) -> list[tuple[str, int, int | None]]:
+def fetch(item: Download, target: Path) -> list[tuple[str, int, int | None]]:
     progress: list[tuple[str, int, int | None]] = []
-    download.download(found, target, lambda *step: progress.append(step))
+    download.download(item, target, lambda *step: progress.append(step))
     return progress
 
 
@@ -74,11 +74,11 @@ def test_file_that_does_not_arrive_leaves_nothing(server: Behaviour, tmp_path: P
         ("statuses", [503] * 3, "503"),
         ("content", b"another file", f"expected {SHA256} but got"),
     ]
-    for name, value, said in changes:
+    for name, value, error in changes:
         server.cut_after, server.statuses = [], []
         setattr(server, name, value)
         message = refusal(fetch, source(server.url, f"{server.url}s"), tmp_path / "file.bin", error=DataError)
-        assert said in message
+        assert error in message
         assert f"{server.url}s: 404" in message
         assert not list(tmp_path.iterdir())
 
@@ -117,12 +117,12 @@ def test_archive_members_stay_in_the_target_folder(tmp_path: Path, pack: Callabl
 def test_wrong_or_broken_archive_leaves_no_files(tmp_path: Path) -> None:
     file, out = tmp_path / "archive", tmp_path / "out"
     whole, cut = zipped(file).read_bytes(), tarred(file).read_bytes()[:200]
-    for content, said in [
+    for content, message in [
         (whole, "no other.json in this archive"), (cut, "broken archive"),
         (whole[:45] + b"\xff" * 15 + whole[60:], "broken archive"), (b"<html>no archive</html>", "broken archive"),
     ]:  # fmt: skip
         file.write_bytes(content)
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             unpack(file, ["dev.json", "other.json"], out)
         assert not list(out.iterdir())
 
@@ -146,13 +146,13 @@ def test_abstracts_become_the_same_corpus_each_time(tmp_path: Path) -> None:
     expected = [Passage.of("Ann", "Ann is a painter."), Passage.of("Bob & Co.", "A shop."), Passage.of("Empty", "")]
     assert list(corpus.read(tmp_path / "one.jsonl.gz")) == expected
     assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "two.jsonl.gz").read_bytes()
-    for files, said in [
+    for files, message in [
         ({"enwiki/readme.txt": b"text"}, "It is not HotpotQA's"),
         ({"AA/wiki_00.bz2": b"no bz2"}, "broken archive"),
         ({"AA/wiki_00.bz2": shard({"title": "Ann"})}, "broken archive .'text'"),
     ]:
         archive = tarred(tmp_path / "other.tar.bz2", files, "bz2")
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             unpack_abstracts(archive, tmp_path / "out" / "corpus.jsonl.gz", lambda _: None)
         assert not list((tmp_path / "out").iterdir())
 
@@ -213,11 +213,13 @@ def test_musique_is_converted_to_lines(tmp_path: Path, nested: bool) -> None:
     assert [question.answers for question in musique(tmp_path / "dev.jsonl").questions()] == [("Ann", "Anne")]
 
 
-@pytest.mark.parametrize(("write", "split", "said"), [(saved_splits, "test", "'test'"), (Path.mkdir, "validation", "")])
-def test_missing_split_is_reported(tmp_path: Path, write: Any, split: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("write", "split", "message"), [(saved_splits, "test", "'test'"), (Path.mkdir, "validation", "")]
+)
+def test_missing_split_is_reported(tmp_path: Path, write: Any, split: str, message: str) -> None:
     table("5a")
     write(tmp_path / "hub")
-    with pytest.raises(DataError, match=f"{said}.*hotpotqa/hotpot_qa, distractor"):
+    with pytest.raises(DataError, match=f"{message}.*hotpotqa/hotpot_qa, distractor"):
         convert(HUB.model_copy(update={"split": split}), tmp_path / "hub", tmp_path / "dev.json", lambda _: None)
     assert not (tmp_path / "dev.json").exists()
 

@@ -24,8 +24,8 @@ RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
 MODEL = Origin("engine", "model")
 
 
-def call(made: int, seconds: float, prompt: int = 100, output: int = 10, *, cached: int = 0) -> StoredUsage:
-    return StoredUsage(prompt, cached, output, seconds, made, generated=True)
+def call(number: int, seconds: float, prompt: int = 100, output: int = 10, *, cached: int = 0) -> StoredUsage:
+    return StoredUsage(prompt, cached, output, seconds, number, generated=True)
 
 
 def plan(calls: int, programs: int, *, prompt: int = 100, output: int = 50) -> PlannedCalls:

@@ -41,13 +41,15 @@ def test_run_id_has_what_can_change_an_answer(tmp_path: Path) -> None:
 
 
 def test_settings_show_source_and_paper_value() -> None:
-    given = ["experiment=quick", "method.chains=2", "method.max_answer_tokens=9", "ranker=lexical"]
-    said = find_sources(compose(["method=trace", *given]))
-    assert said["method.beam"] == "experiment=quick; paper: 5 (§C.4)"
-    assert said["kg.demonstrations"] == "experiment=quick (TRACE Table 9); paper: adaptive (§C.4)"
-    assert said["method.chains"].startswith("set on the command line; paper: 5 (§C.4")
-    assert said["method.max_answer_tokens"] == "set on the command line; default: 25 (not in the paper; released code)"
-    assert said["method.min_probability"].startswith("not in the paper")
+    arguments = ["experiment=quick", "method.chains=2", "method.max_answer_tokens=9", "ranker=lexical"]
+    sources = find_sources(compose(["method=trace", *arguments]))
+    assert sources["method.beam"] == "experiment=quick; paper: 5 (§C.4)"
+    assert sources["kg.demonstrations"] == "experiment=quick (TRACE Table 9); paper: adaptive (§C.4)"
+    assert sources["method.chains"].startswith("set on the command line; paper: 5 (§C.4")
+    assert (
+        sources["method.max_answer_tokens"] == "set on the command line; default: 25 (not in the paper; released code)"
+    )
+    assert sources["method.min_probability"].startswith("not in the paper")
 
 
 def test_own_model_needs_no_optional_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

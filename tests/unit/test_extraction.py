@@ -66,10 +66,10 @@ def test_fixed_and_no_demonstrations_need_no_ranking() -> None:
         drive(replace(EXTRACTOR, demonstrations=mode).extract(PASSAGE), world)
         assert not world.of(Rank)
         assert shown_titles(world.prompt()) == titles
-    begun = replace(EXTRACTOR, layout="prefixed", demonstrations="fixed")
+    prefixed = replace(EXTRACTOR, layout="prefixed", demonstrations="fixed")
     for reply in ("Low Tide; type; painting>", "<Low Tide; type; painting>"):
         world = World(reply)
-        assert drive(begun.extract(PASSAGE), world).completion == "<Low Tide; type; painting>"
+        assert drive(prefixed.extract(PASSAGE), world).completion == "<Low Tide; type; painting>"
         [call] = world.generations
         assert call.prompt.prefill == "<"
         assert call.prompt.messages[-1].content.endswith("Text: Low Tide is a painting.\nTriples:")
@@ -83,11 +83,11 @@ def fitting(limit: int) -> tuple[Mapping[str, int], list[str], str]:
     return extraction.flags, shown_titles(world.prompt()), world.prompt().rpartition("Text: ")[2]
 
 
-def words(shown: int) -> int:
+def words(count: int) -> int:
     """Of the prompt with so many demonstrations: what it takes them to fit."""
     world = World()
-    mode: Any = "adaptive" if shown else "none"
-    drive(replace(EXTRACTOR, demonstrations=mode, demonstration_count=shown or 1).extract(PASSAGE), world)
+    mode: Any = "adaptive" if count else "none"
+    drive(replace(EXTRACTOR, demonstrations=mode, demonstration_count=count or 1).extract(PASSAGE), world)
     return len(f"{world.prompt()} Triples:".split())
 
 

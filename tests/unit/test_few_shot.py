@@ -31,11 +31,11 @@ def words(few_shot: FewShot, case: Shot = CASE) -> int:
 
 
 def test_demonstrations_come_before_passages_to_fit() -> None:
-    for shown in range(9):
-        room = words(replace(MANY, labelled=MANY.labelled[:shown]))
+    for count in range(9):
+        room = words(replace(MANY, labelled=MANY.labelled[:count]))
         world = World(["."])
         reply = written(world, replace(MANY, context_limit=room + 40))
-        assert (reply.demonstrations, reply.flags, len(world.prompts()[0].split())) == (shown, {}, room)
+        assert (reply.demonstrations, reply.flags, len(world.prompts()[0].split())) == (count, {}, room)
         counted = [call for call in world.calls if isinstance(call, CountTokens)]
         assert len(counted) <= 5
         assert {call.role for call in counted} == {"agent"}
@@ -64,10 +64,10 @@ def test_released_code_drops_last_examples_first() -> None:
 
 
 def test_rejected_prompt_is_shortened_and_flagged() -> None:
-    for shown in (0, 1, 8):
-        world = World(["."], limit=words(replace(MANY, labelled=MANY.labelled[:shown])))
+    for count in (0, 1, 8):
+        world = World(["."], limit=words(replace(MANY, labelled=MANY.labelled[:count])))
         reply = written(world, MANY)
-        assert (reply.demonstrations, reply.flags, len(world.prompts())) == (shown, {"shortened_prompt": 1}, 2)
+        assert (reply.demonstrations, reply.flags, len(world.prompts())) == (count, {"shortened_prompt": 1}, 2)
     world = World([], limit=2)
     with pytest.raises(PromptTooLong):
         written(world)

@@ -52,10 +52,10 @@ def test_predictions_keep_the_order(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="another kgqa process"):
         RunFolder(tmp_path, {})
     failed = Question("q2", "When?", ("1900",))
-    lost = Prediction.of(failed, ValueError("no"))
-    folder.record(failed, lost, [])
+    failure = Prediction.of(failed, ValueError("no"))
+    folder.record(failed, failure, [])
     folder.record(QUESTION, PREDICTION, [])
-    folder.finish([PREDICTION.json(), lost.json()])
+    folder.finish([PREDICTION.json(), failure.json()])
     folder.close()
     lines = [json.loads(line) for line in (tmp_path / PREDICTIONS).read_text().splitlines()]
     assert [line["question_id"] for line in lines] == ["q1", "q2"]
@@ -138,14 +138,14 @@ def test_disk_limit_is_one_line(tmp_path: Path) -> None:
 FINISHED = Path(__file__).parents[1] / "golden" / "artefacts" / "trace" / "metrics.json"
 
 
-def run(name: str, written: int, *files: str) -> Path:
+def run(name: str, seconds: int, *files: str) -> Path:
     """A run of that name, written at that time; what it does not say of itself is none of our business."""
     folder = Path("outputs") / name
     folder.mkdir(parents=True)
     for file in files or ("identity.json", "metrics.json"):
         text = FINISHED.read_text(encoding="utf-8") if file == "metrics.json" else "{}"
         (folder / file).write_text(text, encoding="utf-8")
-        os.utime(folder / file, (written, written))
+        os.utime(folder / file, (seconds, seconds))
     return folder
 
 
@@ -156,8 +156,8 @@ def test_run_is_named_by_path_or_prefix() -> None:
         assert find_run(text) == first
     for number in range(7):
         run(f"demo/trace/small/ce00000{number}", number)
-    said = "demo/trace/small/ce000006, demo/trace/small/ce000005"
-    assert refusal(find_run, "ce").startswith(f"ce: matches several runs: {said}")
+    names = "demo/trace/small/ce000006, demo/trace/small/ce000005"
+    assert refusal(find_run, "ce").startswith(f"ce: matches several runs: {names}")
     assert refusal(find_run, "ce").endswith("and 2 more. Add more of the name.")
     run("demo/trace/small/ce", 9)  # by name=ce
     assert find_run("ce").name == "ce"
@@ -167,11 +167,11 @@ def test_last_is_the_run_that_ended_last() -> None:
     assert "no finished run in outputs/" in refusal(find_run, "last")
     older = run("demo/trace/small/a", 1)
     newer = run("demo/trace/small/b", 2)
-    begun = run("demo/trace/small/c", 3, "identity.json")
+    unfinished = run("demo/trace/small/c", 3, "identity.json")
     assert find_run("last") == newer
     os.utime(older / "metrics.json", (5, 5))
     assert find_run("last") == older
-    assert [each.folder for each in list_runs()] == [older, begun, newer]
+    assert [each.folder for each in list_runs()] == [older, unfinished, newer]
     assert [each.ended for each in list_runs()] == [True, False, True]
 
 
@@ -210,12 +210,12 @@ def test_runs_are_filtered_and_newest_first(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_invalid_filters_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, said in (("--limit 0", "at least 1"), ("methods=x", "Did you mean method")):
+    for words, message in (("--limit 0", "at least 1"), ("methods=x", "Did you mean method")):
         assert main(["runs", *words.split()]) == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     run("demo/trace/small/ab", 1)
     run("demo/trace/small/ac", 2)
     for command in ("show", "report", "report --format trec --out o", "evaluate", "compare last"):
         assert main([*command.split(), "a"]) == 2
-        said = "kgqa: a: matches several runs: demo/trace/small/ac, demo/trace/small/ab. Add more of the name.\n"
-        assert capsys.readouterr().err == said
+        message = "kgqa: a: matches several runs: demo/trace/small/ac, demo/trace/small/ab. Add more of the name.\n"
+        assert capsys.readouterr().err == message

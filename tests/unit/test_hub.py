@@ -84,10 +84,10 @@ def test_encoder_is_identified_by_its_files(tmp_path: Path) -> None:
         (tmp_path / place / "config.json").write_text("{}")
         (tmp_path / place / "deep" / "vocab.txt").write_text("a")
         (tmp_path / place / "README.md").write_text(place)
-    known = hub.identify_weights(str(tmp_path / "here"))
-    assert known == hub.identify_weights(str(tmp_path / "there"))
+    weights = hub.identify_weights(str(tmp_path / "here"))
+    assert weights == hub.identify_weights(str(tmp_path / "there"))
     (tmp_path / "there" / "deep" / "vocab.txt").write_text("ab")
-    assert known != hub.identify_weights(str(tmp_path / "there"))
+    assert weights != hub.identify_weights(str(tmp_path / "there"))
     assert hub.fetch_encoder(str(tmp_path / "here")) == tmp_path / "here"
 
 

@@ -40,8 +40,8 @@ def test_two_runs_make_each_call_once(cache: CallCache, other: CallCache) -> Non
         time.sleep(0.02)
         return Completion(f"reply {number}")
 
-    def run(name: str, kept: CallCache, size: int) -> None:
-        ended[name] = [(f.key, f.result) for f in drive(Batches(answer, size), kept, named(12, two_steps))]
+    def run(name: str, store: CallCache, size: int) -> None:
+        ended[name] = [(f.key, f.result) for f in drive(Batches(answer, size), store, named(12, two_steps))]
 
     runs = [threading.Thread(target=run, args=each) for each in (("one", cache, 4), ("two", other, 3))]
     for thread in runs:
@@ -53,8 +53,8 @@ def test_two_runs_make_each_call_once(cache: CallCache, other: CallCache) -> Non
 
 
 def test_first_committed_reply_wins(cache: CallCache, other: CallCache) -> None:
-    done = Done()
-    asked = InFlightCalls(done, cache, {"engine": "x"})
+    queue = Done()
+    asked = InFlightCalls(queue, cache, {"engine": "x"})
     request = Request((0,), 1, ask("hello"), time.monotonic())
     assert asked.begin([request]) == [request]
     theirs = InFlightCalls(Done(), other, {"engine": "x"})
@@ -62,35 +62,35 @@ def test_first_committed_reply_wins(cache: CallCache, other: CallCache) -> None:
     theirs.finish([(request, Completion("theirs"))], time.monotonic())
     theirs.commit()
     asked.finish([(request, Completion("mine"))], time.monotonic())
-    reply = next_reply(done)
+    reply = next_reply(queue)
     assert reply.value.text == "theirs"
     # it was paid for all the same
     assert not reply.cached
 
 
 def test_call_that_fails_elsewhere_is_repeated_here(cache: CallCache, other: CallCache) -> None:
-    done, made = Done(), SimpleQueue[Any]()
+    queue, calls = Done(), SimpleQueue[Any]()
     request = Request((0,), 1, ask("hello"), time.monotonic())
-    theirs = InFlightCalls(Done(), other, {"engine": "x"}, made.put)
+    theirs = InFlightCalls(Done(), other, {"engine": "x"}, calls.put)
     assert theirs.begin([request]) == [request]
-    mine = InFlightCalls(done, cache, {"engine": "x"}, made.put)
+    mine = InFlightCalls(queue, cache, {"engine": "x"}, calls.put)
     assert not mine.begin([request])
     theirs.finish([(request, ValueError("no answer"))], time.monotonic())
     theirs.commit()
-    assert made.get(timeout=5) == [request]
+    assert calls.get(timeout=5) == [request]
     mine.finish([(request, Completion("mine"))], time.monotonic())
-    assert next_reply(done).value.text == "mine"
+    assert next_reply(queue).value.text == "mine"
 
 
 def test_replies_are_committed_in_batches(cache: CallCache) -> None:
-    done = Done()
-    calls = InFlightCalls(done, cache, {"engine": "x"})
+    queue = Done()
+    calls = InFlightCalls(queue, cache, {"engine": "x"})
     requests = [Request((number,), number, ask(f"question {number}"), time.monotonic()) for number in range(4)]
     *first, last = calls.begin(requests)
     for request, reply in zip(first, (Completion("one"), {"not": object()}, Completion("three")), strict=True):
         calls.finish([(request, reply)], time.monotonic())
-    assert done.qsize() == 1  # the commit of all
-    values = [next_reply(done).value for _ in first]
+    assert queue.qsize() == 1  # the commit of all
+    values = [next_reply(queue).value for _ in first]
     assert (values[0].text, type(values[1]), values[2].text, len(cache)) == ("one", TypeError, "three", 2)
     calls.stop()
     calls.finish([(last, Completion("after"))], time.monotonic())

@@ -82,18 +82,18 @@ def test_differences_of_f1_are_covered(n: int, equal: float, shift: float) -> No
 
 
 @pytest.mark.parametrize("n", [40, 80])
-@pytest.mark.parametrize(("gained", "lost"), [(0.05, 0.05), (0.1, 0.02), (0.1, 0.1), (0.2, 0.1), (0.3, 0.2)])
-def test_paired_differences_are_covered_exactly(n: int, gained: float, lost: float) -> None:
+@pytest.mark.parametrize(("better", "worse"), [(0.05, 0.05), (0.1, 0.02), (0.1, 0.1), (0.2, 0.1), (0.3, 0.2)])
+def test_paired_differences_are_covered_exactly(n: int, better: float, worse: float) -> None:
     covered = 0.0
     for gains, losses in product(range(n + 1), repeat=2):
         if gains + losses > n:
             continue
         equal = n - gains - losses
         ways = lgamma(n + 1) - lgamma(gains + 1) - lgamma(losses + 1) - lgamma(equal + 1)
-        chance = exp(ways + gains * log(gained) + losses * log(lost) + equal * log(1 - gained - lost))
+        chance = exp(ways + gains * log(better) + losses * log(worse) + equal * log(1 - better - worse))
         if chance > 1e-7:
             low, high = tango(gains, losses, n)
-            covered += chance * (low <= gained - lost <= high)
+            covered += chance * (low <= better - worse <= high)
     assert 0.93 <= covered <= 0.97
 
 

@@ -106,10 +106,10 @@ def test_score_judges_without_a_call(share: float, label: str) -> None:
 
 def test_exact_match_is_judged_unless_skipped() -> None:
     exact = JudgedAnswer(ANSWER.question, ANSWER.golds, "The Town of Pellery!")
-    sent, calls = judged(one(), '{"verdict": "incorrect"}', answer=exact)
-    assert (sent.label, len(calls)) == ("incorrect", 1)
-    kept, calls = judged(one(skip_exact=True), answer=exact)
-    assert (kept.label, kept.votes, calls) == ("correct", (), [])
+    verdict, calls = judged(one(), '{"verdict": "incorrect"}', answer=exact)
+    assert (verdict.label, len(calls)) == ("incorrect", 1)
+    default, calls = judged(one(skip_exact=True), answer=exact)
+    assert (default.label, default.votes, calls) == ("correct", (), [])
     asked, calls = judged(one(skip_exact=True), '{"verdict": "correct"}')
     assert (asked.label, len(calls)) == ("correct", 1)
 
@@ -129,10 +129,10 @@ def test_panel_verdict_is_the_majority() -> None:
     assert judged(Panel(32, False, ("three_way", "kgp")), "correct", "0")[0].label is None
     roles = {"judge_1": "a@vllm", "judge_2": None, "judge_3": "b"}
     assert Panel(32, False, ("three_way:a@vllm", "three_way", "kgp:b")).roles == roles
-    for members, said in [
+    for members, message in [
         (("three_way",), "at least two"), (("kgp", "kgp"), "each once"), (("kgp", "trueway"), "is not form"),
     ]:  # fmt: skip
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             Panel(32, False, members)
     with pytest.raises(ConfigError, match=r"judge\.max_tokens=0"):
         one(max_tokens=0)

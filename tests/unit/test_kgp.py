@@ -191,7 +191,7 @@ def test_classification_is_parsed_line_by_line() -> None:
         ("Table 2\nTable 2", (PageOrTable(table=2),)),
     ]:  # fmt: skip
         assert parse_nodes(reply) == places
-    for place, found in [
+    for place, nodes in [
         (PageOrTable(page=1), ["page 1"]),
         (PageOrTable(table=2), ["table 2 pages 1-2"]),
         (PageOrTable(page=2, table=2), ["table 2 pages 1-2"]),
@@ -201,7 +201,7 @@ def test_classification_is_parsed_line_by_line() -> None:
         (PageOrTable(table=9), []),
         (PageOrTable(page=1, table=0), []),
     ]:
-        assert [node.place for node in find_nodes([place], PAGES[:4])] == found
+        assert [node.place for node in find_nodes([place], PAGES[:4])] == nodes
 
 
 def test_rows_of_table_1_share_reader_and_contexts() -> None:
@@ -225,8 +225,8 @@ SECOND = {"text a": {"text b": 0.2, "text c": 0.8}, "text b": {"text a": 0.9, "t
 
 class PairWorld(method_world.World):
     def rank(self, call: Rank) -> tuple[float, ...]:
-        known = call.query.removeprefix("Which?").strip()
-        scores = SECOND[known] if known else FIRST
+        evidence = call.query.removeprefix("Which?").strip()
+        scores = SECOND[evidence] if evidence else FIRST
         return tuple(scores[text] for text in call.texts)
 
 

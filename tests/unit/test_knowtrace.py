@@ -171,8 +171,8 @@ def test_forced_reply_has_an_answer_or_a_second_call() -> None:
 def test_lessons_have_trace_number_and_role() -> None:
     odd = " No\nWhat to look up:\n* Reed Lake : who wrote it\n"
     world = World([odd, ASK_SCHOOL, CONCLUDE], [f"1. {AUTHOR}", SCHOOL])
-    kept = [lesson.kept for lesson in world.answer().lessons]
-    assert (kept[1], kept[3]) == (f"1. {AUTHOR}", SCHOOL.partition("\n")[0])
+    texts = [lesson.kept for lesson in world.answer().lessons]
+    assert (texts[1], texts[3]) == (f"1. {AUTHOR}", SCHOOL.partition("\n")[0])
     muddled = f"{ASK_AUTHOR}\n- and what else"
     assert World([muddled, ASK_SCHOOL, CONCLUDE], [AUTHOR, SCHOOL]).answer().lessons[0].kept == ASK_AUTHOR.strip()
     world = World([ASK_AUTHOR, "perhaps", " Ada Holm went to Gorm College.\nAnswer: Gorm College"], [AUTHOR])
@@ -213,11 +213,11 @@ SCHOOL_FACT = Fact("Ada Holm", "was educated at", "Gorm College")
 @given(st.lists(st.tuples(st.sampled_from(list(permutations("abcde", 2))), st.sampled_from("rst")), max_size=12))
 def test_paths_have_all_triples_and_no_cycles(edges: list[tuple[tuple[str, str], str]]) -> None:
     graph = [Fact(one, relation, other) for (one, other), relation in dict.fromkeys(edges)]
-    told = format_paths(graph)
+    paths = format_paths(graph)
     for fact in graph:
         forwards, backwards = " → ".join(fact), " ← ".join(fact[::-1])
-        assert any(forwards in path or backwards in path for path in told)
-    for path in told:
+        assert any(forwards in path or backwards in path for path in paths)
+    for path in paths:
         entities = path.replace("←", "→").split(" → ")[::2]
         assert len(set(entities)) == len(entities)
 
@@ -248,8 +248,8 @@ def test_pairs_are_read_as_models_write_them() -> None:
         "No\nExplore: James Watt; which school he attended",
         "The knowledge is not enough.\nExplore:\n- James Watt | which school he attended",
     ]:
-        found = read_exploration(reply)
-        assert (found.sufficient, found.pairs, found.malformed) == (False, (WATT,), 0)
+        exploration = read_exploration(reply)
+        assert (exploration.sufficient, exploration.pairs, exploration.malformed) == (False, (WATT,), 0)
     for line, pair in [
         ('- "Reed; Lake" (novel): a story | who wrote it', Pair('"Reed; Lake" (novel): a story', "who wrote it")),
         ("- Star Wars: A New Hope : who directed it", Pair("Star Wars: A New Hope", "who directed it")),
@@ -258,8 +258,8 @@ def test_pairs_are_read_as_models_write_them() -> None:
         ("- 12 Monkeys | who directed it", Pair("12 Monkeys", "who directed it")),
     ]:
         assert read_exploration(f" No\n{line}").pairs == (pair,)
-    found = read_exploration("No\nExplore:\n- James Watt\n- James Watt | \nHis school.\n- James Watt | school")
-    assert (found.pairs, found.malformed) == ((Pair("James Watt", "school"),), 3)
+    exploration = read_exploration("No\nExplore:\n- James Watt\n- James Watt | \nHis school.\n- James Watt | school")
+    assert (exploration.pairs, exploration.malformed) == ((Pair("James Watt", "school"),), 3)
 
 
 def test_triplets_are_read_as_models_write_them() -> None:
@@ -273,8 +273,8 @@ def test_triplets_are_read_as_models_write_them() -> None:
         "James Watt; was educated at; University of Glasgow",
         "Triples:\n<James Watt | was educated at | University of Glasgow>",
     ]:
-        found = read_facts(reply)
-        assert (found.facts, found.malformed) == ((GLASGOW,), 0)
+        facts = read_facts(reply)
+        assert (facts.facts, facts.malformed) == ((GLASGOW,), 0)
     for reply, malformed in [
         ("(James Watt, Glasgow)", 1),
         # which comma parts is not known
@@ -285,8 +285,8 @@ def test_triplets_are_read_as_models_write_them() -> None:
         ('<James Watt; went to; "">', 1),
         *(("none", 0), (" None.", 0), ("", 0)),
     ]:
-        found = read_facts(reply)
-        assert (found.facts, found.malformed) == ((), malformed)
+        facts = read_facts(reply)
+        assert (facts.facts, facts.malformed) == ((), malformed)
 
 
 def test_examples_have_bridge_and_comparison() -> None:

@@ -173,8 +173,8 @@ def test_only_confident_triples_continue() -> None:
     ]  # fmt: skip
     assert answer.text == "Gorm"
     assert not answer.flags
-    shown = world.prompts()[-1].rpartition("Triples:")[2]
-    assert shown == (
+    triples = world.prompts()[-1].rpartition("Triples:")[2]
+    assert triples == (
         "\n<Reed Lake; author; Ada Holm>\n<Ada Holm; born in; Gorm>\n"
         "Sub-questions:\nWho wrote Reed Lake? Ada Holm\nWhere was Ada Holm born? Gorm"
     )

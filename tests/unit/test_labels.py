@@ -56,8 +56,8 @@ def test_labels_count_with_and_without_leading_blank() -> None:
     spelling = spell(("A", "B"), lambda text: [ord(text[-1]) + 1000 * len(text)])
     assert (spelling.longest, len(spelling.following)) == (1, 1)
     shares = zip(spelling.following[()], (0.1, 0.2, 0.3, 0.05), strict=True)
-    given: dict[Path, float] = {(token,): math.log(share) for token, share in shares}
-    logprobs, mass = spelling.score(given)
+    probabilities: dict[Path, float] = {(token,): math.log(share) for token, share in shares}
+    logprobs, mass = spelling.score(probabilities)
     assert math.isclose(mass, 0.65)
     assert math.isclose(math.exp(logprobs[0]), 0.3 / 0.65)
     with pytest.raises(EngineError, match="cannot distinguish option 'a' from 'A'"):

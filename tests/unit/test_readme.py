@@ -50,10 +50,10 @@ def test_shown_keys_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
 def shown_files() -> dict[str, str]:
     """The files that are shown in full, by their path: named in the text right before the block."""
     text = (ROOT / "docs/OWN_CODE.md").read_text(encoding="utf-8")
-    found = re.findall(
+    names = re.findall(
         r"`([\w/]+\.(?:py|yaml))`[^`]*(?:`[^`\n]+`[^`]*)?\n\n```(?:python|yaml)\n(.*?)```", text, re.DOTALL
     )
-    return dict(found)
+    return dict(names)
 
 
 def test_parts_of_the_own_code_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,6 +73,6 @@ def test_the_python_that_the_tutorial_shows_runs(tmp_path: Path, monkeypatch: py
     stand_in_defaults(tmp_path)
     monkeypatch.chdir(tmp_path)
     tutorial = (ROOT / "docs/TUTORIAL.md").read_text(encoding="utf-8")
-    (shown,) = re.findall(r"```python\n(import kgqa\n.*?)```", tutorial, re.DOTALL)
-    exec(shown, {})
+    (code,) = re.findall(r"```python\n(import kgqa\n.*?)```", tutorial, re.DOTALL)
+    exec(code, {})
     assert len(list((tmp_path / "outputs" / "demo").glob("*/*/*/report.html"))) == 3

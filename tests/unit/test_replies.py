@@ -98,8 +98,8 @@ def test_answer_within_a_line_excludes_titles() -> None:
 
 
 def test_exploration_on_one_line_has_its_answer() -> None:
-    found = read_exploration(" Yes. Thought: Gorm lives in Norway. Answer: Oslo")
-    assert (found.sufficient, found.thought, found.answer) == (True, "Gorm lives in Norway.", "Oslo")
+    exploration = read_exploration(" Yes. Thought: Gorm lives in Norway. Answer: Oslo")
+    assert (exploration.sufficient, exploration.thought, exploration.answer) == (True, "Gorm lives in Norway.", "Oslo")
 
 
 @pytest.mark.parametrize(

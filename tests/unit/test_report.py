@@ -151,12 +151,12 @@ def test_question_scores_average_to_run_scores(run: FinishedRun, folder: Path) -
 def test_page_has_traces_and_needs_no_network(run: FinishedRun, folder: Path, page: str) -> None:
     rows, *traces = packed(page)
     assert [row["question_id"] for row in rows] == question_ids(run.folder)
-    kept = {traced.question.id: traced for traced in read_trace(folder)}
+    by_id = {traced.question.id: traced for traced in read_trace(folder)}
     for row, trace in zip(rows, traces, strict=True):
-        traced = kept[row["question_id"]]
+        traced = by_id[row["question_id"]]
         calls = [abridge_call(call) for call in traced.calls]
-        told = rounded({**traced.json(), "calls": calls, "judgement": None})
-        assert whole(trace["value"], trace["paragraphs"]) == told
+        record = rounded({**traced.json(), "calls": calls, "judgement": None})
+        assert whole(trace["value"], trace["paragraphs"]) == record
     assert rows[0]["question"].endswith(HOSTILE)
     assert "alert(1)" not in page
     assert page.count("<script") == page.count("</script>") == 3
@@ -179,9 +179,13 @@ def test_page_has_each_text_once() -> None:
     ranked, scores = [f"text {n}" for n in range(40)], [n / 40 for n in range(40)]
     request: dict[str, Any] = {"call": "rank", "scorer": "ranker", "query": "q", "texts": ranked}
     ranking = TracedCall(path=(0,), reply=scores, cached=False, **request)
-    shown = abridge_call(ranking)
-    assert (shown["of"], shown["texts"][:2], shown["reply"][:2]) == (40, ["text 39", "text 38"], [39 / 40, 38 / 40])
-    assert len(shown["texts"]) == len(shown["reply"]) == 10
+    abridged = abridge_call(ranking)
+    assert (abridged["of"], abridged["texts"][:2], abridged["reply"][:2]) == (
+        40,
+        ["text 39", "text 38"],
+        [39 / 40, 38 / 40],
+    )
+    assert len(abridged["texts"]) == len(abridged["reply"]) == 10
     failed = ranking.replace(reply={"error": "EngineError", "message": "no"})
     assert abridge_call(failed) == failed.json()
 
@@ -196,9 +200,9 @@ def test_page_has_calls_of_wrong_answers_first(run: FinishedRun, page: str, monk
     assert 'id="selection"' not in "".join(run_page(run, [], []))
     whole = traces()
     for count in (3, 4, 5):
-        shown = wrong_first[:count]
-        monkeypatch.setattr(explorer, "TRACE_BYTES", sum(len(whole[n]) for n in shown))
-        assert traces() == [trace if n in shown else "" for n, trace in enumerate(whole)]
+        rows = wrong_first[:count]
+        monkeypatch.setattr(explorer, "TRACE_BYTES", sum(len(whole[n]) for n in rows))
+        assert traces() == [trace if n in rows else "" for n, trace in enumerate(whole)]
     monkeypatch.setattr(explorer, "TRACE_BYTES", len(whole[wrong_first[0]]))
     assert "The calls of 1 of these questions are in this page" in "".join(run_page(run, [], []))
 
@@ -253,11 +257,11 @@ def test_verdicts_belong_to_their_answers(folder: Path, tmp_path: Path, capsys: 
     rows = csv_rows(write_report(FinishedRun.read(judged), "csv"))
     expected = ["correct", "", "unscored", "", "incorrect"]
     assert [line["verdict"] for line in rows] == expected
-    shown = []
+    pages = []
     for prediction in predictions:
         assert main(["show", str(judged), prediction["question_id"]]) == 0
-        shown.append([line for line in capsys.readouterr().out.splitlines() if line.startswith("judge:")])
-    assert [line.split()[1] if line else "" for line in map("".join, shown)] == expected
+        pages.append([line for line in capsys.readouterr().out.splitlines() if line.startswith("judge:")])
+    assert [line.split()[1] if line else "" for line in map("".join, pages)] == expected
 
 
 def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,10 +270,10 @@ def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setitem(BUILT_IN, "words", Metric("words", "word share", words, column=True, tested=True))
     monkeypatch.chdir(tmp_path)
-    swept = ("method=golden", "method.max_answer_tokens=1,2", "dataset=demo", "limit=3", "engine=scripted")
-    assert main(["run", "-m", *swept, "ranker=lexical", "sweep.name=s"]) == 0
+    arguments = ("method=golden", "method.max_answer_tokens=1,2", "dataset=demo", "limit=3", "engine=scripted")
+    assert main(["run", "-m", *arguments, "ranker=lexical", "sweep.name=s"]) == 0
     report = SweepReport.read(Path("outputs/sweeps/s"))
-    (table,), runs = report.tables, [done.run for done in report.done]
+    (table,), runs = report.tables, [item.run for item in report.done]
     assert "word share" in table.header
     assert len(table.plots) == 2
     assert report.csv().startswith("cell,name,method.max_answer_tokens,status,questions,EM,F1,containment,")
@@ -289,14 +293,14 @@ def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: 
     (cell,) = freeze_cells([("", ["method=golden"])])
     cell.finished, cell.status = runs[0], "done"
     assert cell.score("words", "tune.metric") == runs[0].metrics.score("words")
-    written = write_export(runs[0].folder, tmp_path / "eee", "eee")[0].read_text("utf-8")
-    assert "kgqa.words" in written
+    export = write_export(runs[0].folder, tmp_path / "eee", "eee")[0].read_text("utf-8")
+    assert "kgqa.words" in export
 
 
 def test_sweep_links_cells_and_omits_passage_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    swept = ("method=no_context,golden", "dataset=demo", "limit=3", "engine=scripted")
-    assert main(["run", "-m", *swept, "sweep.name=s"]) == 0
+    arguments = ("method=no_context,golden", "dataset=demo", "limit=3", "engine=scripted")
+    assert main(["run", "-m", *arguments, "sweep.name=s"]) == 0
     (scores,) = SweepReport.read(Path("outputs/sweeps/s")).tables
     recall = [row[list(scores.header).index("support recall")] for row in scores.rows]
     # a method without passages has none

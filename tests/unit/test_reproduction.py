@@ -65,8 +65,8 @@ def test_figure_has_hollow_points_of_the_paper() -> None:
 
 def test_plot_is_well_formed_with_points_in_order() -> None:
     series = [Series("s & t", [Point(1, 5.0), Point(2, 7.0, 6.0, 9.0)], 0), Series("u", [], 1)]
-    drawn = svg(Plot("a <b>", "x axis", "y axis", series))
-    root = ElementTree.fromstring(drawn)
+    picture = svg(Plot("a <b>", "x axis", "y axis", series))
+    root = ElementTree.fromstring(picture)
     space = "{http://www.w3.org/2000/svg}"
     (line,) = root.iter(f"{space}polyline")
     (x1, y1), (x2, y2) = (map(float, pair.split(",")) for pair in line.attrib["points"].split())
@@ -74,8 +74,8 @@ def test_plot_is_well_formed_with_points_in_order() -> None:
     upright = [text.text for text in root.iter(f"{space}text") if "transform" not in text.attrib]
     turned = [text.text for text in root.iter(f"{space}text") if "transform" in text.attrib]
     assert ({"s & t", "x axis"} <= {*upright}, turned) == (True, ["y axis"])
-    drawn = svg(Plot("EM", "K", "EM", [Series("ours", [Point(5, 0.0), Point(10, 0.0)], 0)]))  # equal values
-    texts = {text.text or "" for text in ElementTree.fromstring(drawn).iter(f"{space}text")}
+    picture = svg(Plot("EM", "K", "EM", [Series("ours", [Point(5, 0.0), Point(10, 0.0)], 0)]))  # equal values
+    texts = {text.text or "" for text in ElementTree.fromstring(picture).iter(f"{space}text")}
     assert {"0", "1"} < {text for text in texts if not text.startswith("-")} == texts
     points = [Point(30, 10), Point(300, 20), Point(3000, 30)]
     first, second, third = (float(x) for x in re.findall(r'cx="([\d.]+)"', draw(points, x_is_cost=True))[:3])

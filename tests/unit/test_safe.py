@@ -122,7 +122,7 @@ def test_the_released_loop_differs_in_four_places() -> None:
 
 
 def test_at_the_bound_an_answer_is_forced() -> None:
-    for written in (
+    for reply in (
         # a small model begins its answer on a line of its own
         "\nGorm\n\nStep 3: According to",
         # Figure 13's form, once more behind the prefill
@@ -134,7 +134,7 @@ def test_at_the_bound_an_answer_is_forced() -> None:
         Completion("The steps lead to this.\n\n####ANSWER: Gorm (Final Answer)", flags=("no_prefill",)),
         Completion("Gorm", flags=("no_prefill",)),
     ):
-        world = World(AUTHOR, RIGHT, BORN, RIGHT, written)
+        world = World(AUTHOR, RIGHT, BORN, RIGHT, reply)
         answer = world.answer(max_steps=2)
         assert (world.stages, world.generations[-1].stop) == (["step", "judge", "step", "judge", "conclude"], ())
         assert (answer.text, answer.flags) == ("Gorm", {"forced_answer": 1})
@@ -160,10 +160,10 @@ def test_ten_passages_include_gold_in_a_fixed_order() -> None:
     passages = tuple(Passage.of(f"T{number}", f"text {number}") for number in range(20))
     gold = frozenset(passage.id for passage in passages[15:19])
     one = Question("one", "?", ("a",), passages, support=gold)
-    chosen = SAFE.sample_passages(one)
-    assert (len(chosen), len(gold & {passage.id for passage in chosen})) == (10, 4)
-    assert chosen == SAFE.sample_passages(one)
-    assert chosen != SAFE.sample_passages(replace(one, id="two"))
+    sample = SAFE.sample_passages(one)
+    assert (len(sample), len(gold & {passage.id for passage in sample})) == (10, 4)
+    assert sample == SAFE.sample_passages(one)
+    assert sample != SAFE.sample_passages(replace(one, id="two"))
     assert len(SAFE.sample_passages(QUESTION)) == 2
 
 
@@ -177,9 +177,9 @@ def test_texts_of_steps_and_verdicts_are_read() -> None:
     ]:
         step = read_step(text)
         assert (step.kind, step.answer) == (kind, answer)
-    for written, error_type in [
+    for name, error_type in [
         *(("off topic", "Off-topic"), ("PREMATURE  ATTRIBUTION", "Premature Attribution"), ("Correct", CORRECT)),
         *(("correct (no error)", CORRECT), ("Incorrect", None), ("Unsupported claim", None), ("", None)),
     ]:
-        found = read_verdict(f"Verdict: {verdict(written)} done")
-        assert (found.error_type if found else None) == error_type
+        result = read_verdict(f"Verdict: {verdict(name)} done")
+        assert (result.error_type if result else None) == error_type

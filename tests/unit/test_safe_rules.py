@@ -44,8 +44,8 @@ BRIDGE = Question(
 
 
 def solution(question: Question = BRIDGE) -> Solution:
-    made = plan(question, question.passages, random.Random(0))
-    return Solution(made, question.passages, question.support, {}, random.Random(0))
+    steps = plan(question, question.passages, random.Random(0))
+    return Solution(steps, question.passages, question.support, {}, random.Random(0))
 
 
 def comparing(answer: str, other: str = "Norway") -> Question:
@@ -69,20 +69,20 @@ def test_what_the_passages_do_not_bear_out_has_no_plan() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_errors_follow_right_steps_and_match_names(seed: int) -> None:
-    made, texts = solution(), {}
+    right, texts = solution(), {}
     for error in errors("released"):
-        step = made.corrupt(error, random.Random(seed))
+        step = right.corrupt(error, random.Random(seed))
         assert step is not None
-        assert (step.verdict.error_type, step.accepted) == (error, made.steps[: step.number - 1])
-        assert step.text != made.steps[step.number - 1]
-        assert step.verdict.guidance == made.instruction(step.number)
+        assert (step.verdict.error_type, step.accepted) == (error, right.steps[: step.number - 1])
+        assert step.text != right.steps[step.number - 1]
+        assert step.verdict.guidance == right.instruction(step.number)
         texts[error] = step.text
     assert CITED.findall(texts["Off-topic"]) == CITED.findall(texts["Unsupported"]) == ["1"]
     assert CITED.findall(texts["Overthinking"])[0] in "23"
     assert "Passage" in texts["Contradictory"]
-    assert not any(fact.claim in texts["Contradictory"] for fact in made.plan.facts)
-    assert made.plan.facts[0].claim in texts["Redundancy"]
-    assert made.plan.facts[1].claim in texts["Premature Attribution"]
+    assert not any(fact.claim in texts["Contradictory"] for fact in right.plan.facts)
+    assert right.plan.facts[0].claim in texts["Redundancy"]
+    assert right.plan.facts[1].claim in texts["Premature Attribution"]
 
 
 @cache
@@ -111,13 +111,13 @@ def test_labels_are_balanced_and_errors_late() -> None:
     }
     recipe, method = configured(balance="all")
     short = replace(method, max_feedback_characters=90)
-    made = [*recipe.collect([ExampleSource("mine", questions, short)], lambda _: {})]
-    verdicts = [json.loads(each.target) for each in made if isinstance(each, TrainingExample)]
+    examples = [*recipe.collect([ExampleSource("mine", questions, short)], lambda _: {})]
+    verdicts = [json.loads(each.target) for each in examples if isinstance(each, TrainingExample)]
     assert 40 < max(len(verdict["diagnosis"]) for verdict in verdicts) <= 90
-    assert "longer than method.max_feedback_characters" in {each.why for each in made if isinstance(each, Dropped)}
+    assert "longer than method.max_feedback_characters" in {each.why for each in examples if isinstance(each, Dropped)}
     chance = random.Random(0)
-    drawn = Counter(sample_late(range(1, 4), chance) for _ in range(7000))
-    assert [round(drawn[place] / 500) for place in (1, 2, 3)] == [1, 4, 9]
+    places = Counter(sample_late(range(1, 4), chance) for _ in range(7000))
+    assert [round(places[place] / 500) for place in (1, 2, 3)] == [1, 4, 9]
 
 
 ASKED = replace(TAUGHT, support=frozenset(passage.id for passage in TAUGHT.passages))
@@ -143,10 +143,10 @@ def taught(
     return drive(teacher(**changes).teach(ASKED, random.Random(1)), reply), calls
 
 
-def hard_case(*found: Json, attempts: list[Json] | None = None) -> Any:
-    replies = iter(found)
-    told = [{"text": f"step {n}", "accepted": True, "verdict": VERDICT} for n in (1, 2, 3)]
-    program = teacher().hard_case(ASKED, "Oslo", attempts or told)
+def hard_case(*errors: Json, attempts: list[Json] | None = None) -> Any:
+    replies = iter(errors)
+    steps = [{"text": f"step {n}", "accepted": True, "verdict": VERDICT} for n in (1, 2, 3)]
+    program = teacher().hard_case(ASKED, "Oslo", attempts or steps)
     return drive(program, lambda _: Completion(json.dumps(next(replies))))
 
 
@@ -155,10 +155,10 @@ def finding(step: int, error: str) -> dict[str, Json]:
 
 
 def test_right_steps_and_each_error_are_labeled() -> None:
-    made, calls = taught()
-    labels = Counter(label for label, _ in made)
+    examples, calls = taught()
+    labels = Counter(label for label, _ in examples)
     assert labels == {CORRECT: 4, **dict.fromkeys(errors("paper"), 1)}
-    for label, step in made:
+    for label, step in examples:
         assert isinstance(step, JudgedStep)
         assert (step.verdict.error_type, len(step.accepted)) == (label, step.number - 1)
     ideal = Ideal("", "", ("Attribution", "Attribution", "Logical"), ("", "", ""), ("", "", "", ""))
@@ -174,7 +174,7 @@ def test_right_steps_and_each_error_are_labeled() -> None:
 
 
 def test_question_without_sound_solution_is_skipped() -> None:
-    for template, told, why in [
+    for template, answer, why in [
         ("teach/plan", '{"plan": [{"kind": "Attribution", "do": "x"}]}', "a reply to teach/plan cannot be read"),
         ("teach/solve", '{"steps": [{"claim": "x", "passage": 1}]}', "the solution does not have one step for each"),
         ("teach/solve", TEACHER["teach/solve"].replace(": 2}", ": 7}"), "an ideal step cites no gold passage"),
@@ -182,7 +182,7 @@ def test_question_without_sound_solution_is_skipped() -> None:
         ("teach/check", AGREED.replace("true", "false"), "the ideal steps did not pass the check"),
     ]:
         with pytest.raises(NotTaught, match=why):
-            taught({template: told})
+            taught({template: answer})
     disagreed = {"teach/audit": AGREED.replace("true", "false")}
     assert {why for _, why in taught(disagreed)[0]} == {"the auditor does not agree"}
     assert [isinstance(step, JudgedStep) for _, step in taught(disagreed, audit=False)[0]] == [True] * 14
@@ -230,8 +230,8 @@ def rendered(template: ChatTemplate, example: TrainingExample) -> str:
 @every_template
 def test_safe_evaluator_prompt_equals_training_prompt(template: ChatTemplate) -> None:
     recipe, method = configured(balance="all")
-    made = recipe.collect([ExampleSource("mine", [BRIDGE], method)], lambda _: {})
-    right = [example for example in made if isinstance(example, TrainingExample) and example.label == CORRECT]
+    examples = recipe.collect([ExampleSource("mine", [BRIDGE], method)], lambda _: {})
+    right = [example for example in examples if isinstance(example, TrainingExample) and example.label == CORRECT]
     steps = [e.prompt.messages[0].content.rpartition("Step to judge: ")[2].partition(": ")[2] for e in right]
     asked: list[Generate] = []
 
@@ -257,7 +257,7 @@ def test_kgp_agent_prompt_equals_training_prompt(template: ChatTemplate, agent: 
     method = parts.method(compose(["method=kgp"])["method"])
     assert isinstance(method, Kgp)
     recipe = NextFacts({}, 0.1, agent=agent, seed=0)
-    (example,) = (made for made in recipe.collect([ExampleSource("mine", [question], method)], lambda _: {}))
+    (example,) = (each for each in recipe.collect([ExampleSource("mine", [question], method)], lambda _: {}))
     assert isinstance(example, TrainingExample)
     asked: list[Generate] = []
 
@@ -266,6 +266,6 @@ def test_kgp_agent_prompt_equals_training_prompt(template: ChatTemplate, agent: 
         asked.append(call)
         return Completion(example.target)
 
-    written = drive(replace(method, agent=agent).request_evidence(question, (first,), Counter()), serve)
-    assert written == example.target == second.text
+    evidence = drive(replace(method, agent=agent).request_evidence(question, (first,), Counter()), serve)
+    assert evidence == example.target == second.text
     assert template.render(asked[0]) == rendered(template, example)

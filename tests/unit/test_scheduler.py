@@ -150,13 +150,13 @@ class Panic(BaseException):
 
 
 def run_with(cache: CallCache, answer: Any) -> list[Any]:
-    done = Done()
-    worker = Worker(done, cache, {"engine": "test"}, answer)
+    queue = Done()
+    worker = Worker(queue, cache, {"engine": "test"}, answer)
 
     async def program() -> tuple[Passage, ...]:
         return await Search("harbour", 3)
 
-    scheduler = Scheduler(lambda _: worker, done, width=lambda: 4)
+    scheduler = Scheduler(lambda _: worker, queue, width=lambda: 4)
     try:
         return [ended.result for ended in scheduler.run((str(n), program()) for n in range(2))]
     finally:
@@ -165,16 +165,16 @@ def run_with(cache: CallCache, answer: Any) -> list[Any]:
 
 def test_panic_interrupt_and_exit_end_the_run(cache: CallCache) -> None:
     crashed = "engine crashed: Panic: slice"
-    for thrown, raised, said in [
+    for cause, raised, message in [
         *((Panic("slice"), EngineDied, crashed), (KeyboardInterrupt(), KeyboardInterrupt, None)),
         (SystemExit(4), SystemExit, None),
     ]:
-        with pytest.raises(raised, match=said):
-            run_with(cache, Mock(side_effect=thrown))
+        with pytest.raises(raised, match=message):
+            run_with(cache, Mock(side_effect=cause))
 
 
 def test_worker_answers_waiting_calls_together(cache: CallCache) -> None:
-    done, batches, working, resume = Done(), list[int](), threading.Event(), threading.Event()
+    queue, batches, working, resume = Done(), list[int](), threading.Event(), threading.Event()
 
     def answer(calls: Sequence[Any]) -> Sequence[Any]:
         batches.append(len(calls))
@@ -182,15 +182,15 @@ def test_worker_answers_waiting_calls_together(cache: CallCache) -> None:
         assert resume.wait(10)
         return [()] * len(calls)
 
-    worker = Worker(done, cache, {"engine": "test"}, answer)
+    worker = Worker(queue, cache, {"engine": "test"}, answer)
     for number in range(40):
         worker.submit(Request((0, number), number, Search(f"harbour {number}", 3), 0.0))
         assert working.wait(10)
     resume.set()
-    assert sorted(next_reply(done).ticket for _ in range(40)) == list(range(40))
+    assert sorted(next_reply(queue).ticket for _ in range(40)) == list(range(40))
     # it sleeps, or is about to
     worker.submit(Request((0, 40), 40, Search("quay", 3), 0.0))
-    assert (next_reply(done).ticket, batches) == (40, [1, 32, 7, 1])
+    assert (next_reply(queue).ticket, batches) == (40, [1, 32, 7, 1])
     worker.stop(1)
 
 

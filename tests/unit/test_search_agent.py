@@ -28,14 +28,14 @@ QUESTION = Question("q", "In which town was the composer of The Herring Queen bo
 
 
 def agent(method: str = "search_agent", **changes: Any) -> SearchAgent:
-    built: SearchAgent = built_method(method)
-    return replace(built, **changes)
+    component: SearchAgent = built_method(method)
+    return replace(component, **changes)
 
 
 @cache
 def tool_agent() -> ToolAgent:
-    built: ToolAgent = build(compose(["method=tool_agent", "engine=llamacpp"])["method"], "method")
-    return built
+    component: ToolAgent = build(compose(["method=tool_agent", "engine=llamacpp"])["method"], "method")
+    return component
 
 
 class World(method_world.World):
@@ -52,9 +52,9 @@ class World(method_world.World):
 def test_query_adds_passages_to_the_transcript() -> None:
     world = World(["<think>Who?</think>\n<search> opera ", "<think>He.</think> <answer> Fauskenes "])
     answer = world.answer(agent(passages=1))
-    shown = f"\n\n<information>Doc 1(Title: {OPERA.title}) {OPERA.text}\n</information>\n\n"
+    information = f"\n\n<information>Doc 1(Title: {OPERA.title}) {OPERA.text}\n</information>\n\n"
     assert [call.query for call in world.of(Search)] == ["opera"]
-    assert world.generations[1].prompt.prefill == f"<think>Who?</think>\n<search> opera </search>{shown}"
+    assert world.generations[1].prompt.prefill == f"<think>Who?</think>\n<search> opera </search>{information}"
     assert world.generations[0].stop == ("</search>", "</answer>")
     assert {call.thoughts for call in world.generations} == {"keep"}
     assert (answer.text, answer.evidence, answer.figures["searches"]) == ("Fauskenes", (OPERA.id,), 1)
@@ -81,8 +81,8 @@ def test_what_ends_a_turn_is_flagged() -> None:
 def test_passages_that_do_not_fit_are_dropped() -> None:
     world = World(["<search>opera", PromptTooLong(100, 99), "<answer>Fauskenes"])
     answer = world.answer(agent())
-    shown = [[each.text in call.prompt.prefill for each in (OPERA, COMPOSER)] for call in world.generations[1:]]
-    assert (shown, answer.flags) == ([[True, True], [True, False]], {"passages_dropped": 1})
+    parts = [[each.text in call.prompt.prefill for each in (OPERA, COMPOSER)] for call in world.generations[1:]]
+    assert (parts, answer.flags) == ([[True, True], [True, False]], {"passages_dropped": 1})
     answer = World(["I do not know."]).answer(agent(at_limit="empty"))
     assert (answer.text, answer.flags) == ("", {"no_action": 1, "empty_answer": 1})
     with pytest.raises(ConfigError, match=r"method\.passage.*fields are \{number\}, \{title\} and \{text\}"):
@@ -176,9 +176,9 @@ def test_keyword_search_reads_a_chunk_once() -> None:
     read = '<tool_call>{"name": "read_chunk", "arguments": {"chunk_ids": [1, %s]}}</tool_call>'
     world = World([SEARCH, read % "1", read % "2, 9", "Answer: Fauskenes"])
     answer = world.answer(tool_agent())
-    shown = world.generations[3].prompt.messages[-1].content
-    assert (OPERA.text in shown, COMPOSER.text in shown) == (False, True)
-    assert "Chunk 1 was read before.\nError: there is no chunk 9" in shown
+    text = world.generations[3].prompt.messages[-1].content
+    assert (OPERA.text in text, COMPOSER.text in text) == (False, True)
+    assert "Chunk 1 was read before.\nError: there is no chunk 9" in text
     assert (answer.evidence, answer.flags) == ((OPERA.id, COMPOSER.id), {"invalid_call": 1})
     world = World([SEARCH, f"Answer: Fauskenes\n{SEARCH}"])
     answer = world.answer(replace(tool_agent(), max_turns=1))

@@ -101,8 +101,8 @@ def test_a_note_of_another_shape_is_one_line() -> None:
         ({"chains": [{"score": 1, "ended": True, "triples": [[]]}]}, "chains.0.triples.0=[]"),
         ({"thoughts": [1]}, "thoughts.0=1 is not a valid string"),
     ]
-    for notes, said in listed:
-        with pytest.raises(DataError, match=re.escape(said)):
+    for notes, message in listed:
+        with pytest.raises(DataError, match=re.escape(message)):
             Notes.of(TracedQuestion(WHO, Prediction("q1", "Ann", None, (), notes=notes), ()))
     # notes that are not shown may be anything
     chain = {"score": float("-inf"), "ended": False, "triples": [["a", "b", "c", "p1"]]}

@@ -111,8 +111,8 @@ def test_wording_figures_and_gold_passages() -> None:
     )
     untold = summarise([row(support=frozenset())])
     assert (untold.found_and_right, untold.scores["support_recall"]) == (None, UNDEFINED)
-    given = summarise([RIGHT, row("q2", support=frozenset({"a", "missing:Lyon"}))]).given
-    assert as_json(given) == {"support_recall": pytest.approx(75), "support_error_rate": pytest.approx(85)}
+    support = summarise([RIGHT, row("q2", support=frozenset({"a", "missing:Lyon"}))]).given
+    assert as_json(support) == {"support_recall": pytest.approx(75), "support_error_rate": pytest.approx(85)}
 
 
 def test_what_no_question_defines_is_null_and_not_zero() -> None:
@@ -150,14 +150,14 @@ def test_struct_em_is_em_over_the_structural_questions() -> None:
     other = row("q2", answer="Lake Geneva", answers=("Geneva",), type="structural")
     rows = [row(type="structural"), other, RIGHT, FAILED]
     assert (summarise(rows).score("struct_em").mean, summarise(rows).score("struct_em").n) == (50.0, 2)
-    lost = summarise([*rows, row("q3", **LOST, type="structural")])
-    assert lost.score("struct_em").mean == pytest.approx(100 / 3)
+    failed = summarise([*rows, row("q3", **LOST, type="structural")])
+    assert failed.score("struct_em").mean == pytest.approx(100 / 3)
     assert "struct_em" not in summarise([RIGHT, HALF, FAILED]).scores
 
 
 def test_support_figures_are_those_computed_by_hand() -> None:
     # recall, precision, F1, error rate, and of the given passages
-    for evidence, gold, given, *expected in [
+    for evidence, gold, cited, *expected in [
         (["a", "b", "c"], {"a", "d"}, TEN, 1 / 2, 1 / 3, 2 / 5, 2 / 3, 1.0, 0.8),
         (["b"], {"a", "d"}, TEN, 0, 0, 0, 1, 1.0, 0.8),
         (["a", "a", "b", "a"], {"a", "d"}, TEN, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 1.0, 0.8),
@@ -167,7 +167,7 @@ def test_support_figures_are_those_computed_by_hand() -> None:
         (["a", "b"], {"a", "missing:Paris"}, TEN, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 0.9),
         (["a", "x"], {"a", "d"}, "", 1 / 2, 1 / 2, 1 / 2, 1 / 2, 0, None),
     ]:
-        of_given = score_support(given, gold)
+        of_given = score_support(cited, gold)
         assert (*astuple(score_support(evidence, gold)), of_given.recall, of_given.error_rate) == tuple(expected)
 
 

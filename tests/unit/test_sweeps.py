@@ -30,9 +30,9 @@ def cells(overrides: list[str]) -> list[list[str]]:
 
 
 def test_axes_groups_settings_and_names_of_cells() -> None:
-    found = cells(["method=trace,golden", "seed=choice(3,4)", "ids=[a,b]", "~ranker"])
+    plan = cells(["method=trace,golden", "seed=choice(3,4)", "ids=[a,b]", "~ranker"])
     pairs = [("trace", 3), ("trace", 4), ("golden", 3), ("golden", 4)]
-    assert found == [[f"method={method}", f"seed={seed}", "ids=[a,b]", "~ranker"] for method, seed in pairs]
+    assert plan == [[f"method={method}", f"seed={seed}", "ids=[a,b]", "~ranker"] for method, seed in pairs]
     assert cells(["seed=range(0,6,2)"]) == [["seed=0"], ["seed=2"], ["seed=4"]]
     assert [name for name, _ in expand_grid(parse_axes(["method=trace", "seed=1,1,2"]))] == ["seed=1", "seed=2"]
     same = [cell(number, model=model) for number, model in enumerate("abab")] + [cell(4, model="b", judge="j")]
@@ -203,5 +203,5 @@ def test_killed_at_any_write_a_sweep_starts_again(tmp_path: Path, is_resumed: bo
             close_folder(path, 1, 2)
         close_folder(path, 1, 2)
         assert statuses(path) == ["done" if is_resumed else "waiting", "waiting"]
-        frozen = [cell_file(path, number, "yaml").read_text() for number in range(2)]
-        assert frozen == [cell.frozen for cell in frozen_cells(1, 2)]
+        files = [cell_file(path, number, "yaml").read_text() for number in range(2)]
+        assert files == [cell.frozen for cell in frozen_cells(1, 2)]

@@ -56,14 +56,14 @@ def split(folder: Path, listed: Sequence[Json], eval_fraction: float = 0.25, cou
 
 
 def test_split_keeps_questions_together(tmp_path: Path) -> None:
-    made = split(tmp_path, lines(8, of_each=3))
-    assert (len(made.train), len(made.held_out)) == (18, 6)
-    out = {example.question for example in made.held_out}
-    assert (len(out), {each.question for each in made.train}) == (2, {f"q{n}" for n in range(8)} - out)
-    assert split(tmp_path, lines(8, of_each=3)[::-1]) == made
+    parts = split(tmp_path, lines(8, of_each=3))
+    assert (len(parts.train), len(parts.held_out)) == (18, 6)
+    out = {example.question for example in parts.held_out}
+    assert (len(out), {each.question for each in parts.train}) == (2, {f"q{n}" for n in range(8)} - out)
+    assert split(tmp_path, lines(8, of_each=3)[::-1]) == parts
     fewer = split(tmp_path, lines(8, of_each=3), count=5)
-    assert (fewer.held_out, fewer.train) == (made.held_out, made.train[:5])
-    assert fewer.sha256 != made.sha256
+    assert (fewer.held_out, fewer.train) == (parts.held_out, parts.train[:5])
+    assert fewer.sha256 != parts.sha256
     with pytest.raises(ConfigError, match=r"train\.examples=9: only 6 examples are not held out"):
         split(tmp_path, lines(8), count=9)
     with pytest.raises(DataError, match=r"all 8 questions of the examples are held out, so none is left"):
@@ -72,7 +72,7 @@ def test_split_keeps_questions_together(tmp_path: Path) -> None:
 
 def test_invalid_example_names_its_line(tmp_path: Path) -> None:
     first = file(tmp_path, lines(1)).read_text()
-    for line, told in [
+    for line, message in [
         ('{"prompt": "p"}', r"lines\.jsonl:2: completion is missing"),
         ('{"prompt": "p", "completion": 7}', r"lines\.jsonl:2: completion=7 is not a valid string"),
         ('{"prompt": "p", "completion": " "}', r"lines\.jsonl:2: completion is empty"),
@@ -80,7 +80,7 @@ def test_invalid_example_names_its_line(tmp_path: Path) -> None:
         ('{"id": "q0/0", "prompt": "p", "completion": "c"}', r"lines\.jsonl:2: id='q0/0' occurs twice"),
     ]:
         (tmp_path / "lines.jsonl").write_text(f"{first}{line}\n")
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=message):
             list(read_example_file(tmp_path / "lines.jsonl", pairs=False))
 
 
@@ -93,15 +93,15 @@ def test_training_prompt_equals_inference_prompt() -> None:
         (Prompt("t/lines", (Message("user", "Q: why?\n"),), form="completion"), "it"),
     ]:
         example = TrainingExample("1", "q", "agent", prompt, "it is so", "fact", ExampleOrigin("demo", 1, "gold"))
-        made = render_example(example, lambda each: engine.render(Generate(each.prompt, 1, role=each.role)))
-        assert isinstance(made, TextExample)
-        assert made.prompt == engine.render(Generate(prompt, 64, ("\n",), role="agent"))
-        assert (made.completion, made.question) == (f"{start} is so", "demo/q")
+        text = render_example(example, lambda each: engine.render(Generate(each.prompt, 1, role=each.role)))
+        assert isinstance(text, TextExample)
+        assert text.prompt == engine.render(Generate(prompt, 64, ("\n",), role="agent"))
+        assert (text.completion, text.question) == (f"{start} is so", "demo/q")
 
 
 def test_invalid_override_is_one_line(tmp_path: Path) -> None:
-    given = file(tmp_path, lines(8))
-    for words, told in [
+    path = file(tmp_path, lines(8))
+    for words, message in [
         (["train.examples=nowhere.jsonl"], r"train\.examples=nowhere\.jsonl: no such file or folder"),
         (["train.base=llama"], r"train\.base=llama: no such model. Did you mean"),
         (["train.base=smollm2_135m+mine"], r"smollm2_135m\+mine: name PRESET or PRESET:PATH, without adapter"),
@@ -110,13 +110,13 @@ def test_invalid_override_is_one_line(tmp_path: Path) -> None:
         (["train.name=../up"], r"train\.name=\.\./up: must be the name of a folder"),
         (["method.budget=9"], r"method\.budget=9: chooses what is collected, but train\.examples=.* already\. Remove"),
     ]:
-        with pytest.raises(ConfigError, match=told):
-            TrainRequest.of("kgp_llama", [f"train.examples={given}", *words])
+        with pytest.raises(ConfigError, match=message):
+            TrainRequest.of("kgp_llama", [f"train.examples={path}", *words])
 
 
 def test_folder_depends_on_what_changes_weights(tmp_path: Path) -> None:
-    given = file(tmp_path, lines(8))
-    words = [f"train.examples={given}", "train.base=smollm2_135m"]
+    path = file(tmp_path, lines(8))
+    words = [f"train.examples={path}", "train.base=smollm2_135m"]
     plain = TrainRequest.of("kgp_llama", words)
     examples = prepare_examples(plain, QUIET)
     for word, same in (("train.save_minutes=1", True), ("train.lora_r=4", False)):
@@ -130,10 +130,10 @@ def test_folder_depends_on_what_changes_weights(tmp_path: Path) -> None:
 def test_figures_of_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     collected = ["collect.agent=llama", "dataset=demo"]
-    made = Collecting.of("kgp", collected).collect(QUIET, ["kgqa", "collect", "kgp", *collected])
+    collection = Collecting.of("kgp", collected).collect(QUIET, ["kgqa", "collect", "kgp", *collected])
     examples = prepare_examples(TrainRequest.of("kgp_llama", ["dry_run=true", "dataset=demo"]), QUIET)
-    assert {each.question for each in examples.train}.isdisjoint(made.held_out)
-    assert {each.question for each in examples.held_out} <= {*made.held_out}
+    assert {each.question for each in examples.train}.isdisjoint(collection.held_out)
+    assert {each.question for each in examples.held_out} <= {*collection.held_out}
     facts = [each for each in examples.held_out if isinstance(each, TextExample)][:2]
     write(tmp_path / REPLIES, jsonl(*({"id": each.id, "reply": each.completion} for each in facts)))
     measured, baselines = evaluate(tmp_path, examples)
@@ -165,9 +165,9 @@ def trained(folder: Path) -> Trained:
 
 
 def test_card_comes_from_the_manifest(tmp_path: Path) -> None:
-    made = trained(tmp_path)
+    training = trained(tmp_path)
     read = Trained.read(tmp_path)
-    assert read == made
+    assert read == training
     text = markdown(read.name, card_sections(read))
     for part in ("# agent", "Llama 2 Community License", "2wiki: Apache-2.0", "2.5000", "2.0 GB", "kgp/evidence"):
         assert part in text
@@ -186,7 +186,10 @@ def test_a_name_is_its_newest_finished_training(tmp_path: Path, monkeypatch: pyt
     write(tmp_path / "agent/begun/settings.json", {})
     trained(tmp_path / "agent/done")
     assert find_trained("agent") == find_trained("agent/done") == tmp_path / "agent/done"
-    assert {(kept.name, kept.ended) for kept in list_trainings()} == {("agent/begun", False), ("agent/done", True)}
+    assert {(training.name, training.ended) for training in list_trainings()} == {
+        ("agent/begun", False),
+        ("agent/done", True),
+    }
     with pytest.raises(ConfigError, match=r"no trained model has this name\. Did you mean agent"):
         find_trained("agend")
 

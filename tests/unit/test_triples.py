@@ -131,8 +131,8 @@ def hipporag(**document: Json) -> str:
 
 def stanford(*triples: tuple[str, str, str]) -> str:
     words = [{"originalText": word} for word in (f"{ELM.title} {ELM.text}").replace(".", " .").split()]
-    found = [{"subject": head, "relation": relation, "object": tail} for head, relation, tail in triples]
-    return json.dumps({"sentences": [{"tokens": words, "openie": found}]})
+    openie = [{"subject": head, "relation": relation, "object": tail} for head, relation, tail in triples]
+    return json.dumps({"sentences": [{"tokens": words, "openie": openie}]})
 
 
 THEIRS = {
@@ -154,10 +154,10 @@ def test_forms_of_a_passage_and_its_triples(tmp_path: Path) -> None:
     lines = [json.dumps(dict(zip(names, (*row, "Elm", ELM.text), strict=True))) for row in (*TRIPLES, TRIPLES[0])]
     (passage,) = read("jsonl", "\n".join(lines), tmp_path)
     assert passage.triples == TRIPLES
-    written: list[Json] = [
+    records: list[Json] = [
         ["a", "b"], ["a", "b", "c", "d"], ["a", " ", "c"], ["a", 1, "c"], "abc", [" a ", "b\nb", "c"],
     ]  # fmt: skip
-    (passage,) = read("jsonl", json.dumps({"title": "T", "text": "x", "triples": written}), tmp_path)
+    (passage,) = read("jsonl", json.dumps({"title": "T", "text": "x", "triples": records}), tmp_path)
     assert (passage.triples, passage.malformed) == ((("a", "b b", "c"),), 5)
 
 
@@ -189,20 +189,20 @@ REFUSED = {
 
 
 def test_missing_or_damaged_own_file_is_reported(tmp_path: Path) -> None:
-    for form, text, said in REFUSED.values():
-        with pytest.raises(DataError, match=said):
+    for form, text, message in REFUSED.values():
+        with pytest.raises(DataError, match=message):
             read(form, text, tmp_path)
     file = tmp_path / "ours.jsonl"
-    for path, said in ((None, "kg.path=null: name"), (str(file), "ours.jsonl: no such")):
-        with pytest.raises(ConfigError, match=f"{said}.*kgqa kg import FILE"):
+    for path, message in ((None, "kg.path=null: name"), (str(file), "ours.jsonl: no such")):
+        with pytest.raises(ConfigError, match=f"{message}.*kgqa kg import FILE"):
             _ = ImportedTriples(path).sha256
-    for line, said in (
+    for line, message in (
         ('{"title": "a", "text": "b"}', ":1: no key 'triples'"),
         ('{"title": "a", "text": "b", "triples": [["a", "b"]]}', "passage 'a': 1 triples are not three texts"),
         ("no", ":1: not JSON"),
     ):
         file.write_text(f"{line}\n")
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             ImportedTriples(str(file)).triples(ELM)
 
 
@@ -245,12 +245,12 @@ def test_every_export_has_every_triple(tmp_path: Path) -> None:
     assert graph is not None
     names = {node.get("id"): node.findtext("g:data", "", NAMESPACE) for node in graph.findall("g:node", NAMESPACE)}
     assert len(set(names.values())) == len(names)
-    found = Counter[tuple[str, str, str, str]]()
+    counts = Counter[tuple[str, str, str, str]]()
     for edge in graph.findall("g:edge", NAMESPACE):
         data = {each.get("key"): each.text or "" for each in edge.findall("g:data", NAMESPACE)}
-        found[names[edge.get("source")], data["relation"], names[edge.get("target")], data["passage"]] += 1
+        counts[names[edge.get("source")], data["relation"], names[edge.get("target")], data["passage"]] += 1
     clean = str.maketrans("\x03\ud800", "\ufffd\ufffd")
-    assert found == Counter((*(part.translate(clean) for part in row), id_) for id_ in GRAPH for row in GRAPH[id_])
+    assert counts == Counter((*(part.translate(clean) for part in row), id_) for id_ in GRAPH for row in GRAPH[id_])
     for form in EXPORT_FORMATS:
         (tmp_path / form).write_text("mine")
         with pytest.raises(ConfigError, match="this file exists"):

@@ -132,9 +132,9 @@ def test_secrets_are_known_by_name_and_removed(monkeypatch: pytest.MonkeyPatch) 
     key, text = ApiKey(SECRET), f"You sent {SECRET}, which is wrong."
     assert key.is_in(text)
     assert not key.is_in("You sent what is wrong.")
-    shown = f"You sent {MARK}, which is wrong."
-    assert (key.redact(text), repr(key)) == (shown, MARK)
-    assert key.redact_json({"a": [text, 1, None], SECRET: {}}) == {"a": [shown, 1, None], MARK: {}}
+    body = f"You sent {MARK}, which is wrong."
+    assert (key.redact(text), repr(key)) == (body, MARK)
+    assert key.redact_json({"a": [text, 1, None], SECRET: {}}) == {"a": [body, 1, None], MARK: {}}
     secret = "OPENAI_API_KEY HF_TOKEN KGQA_ES_PASSWORD AWS_SECRET_ACCESS_KEY my_secret GOOGLE_APPLICATION_CREDENTIALS"
     assert all(map(is_secret, secret.split()))
     assert not any(map(is_secret, ["TOKENIZERS_PARALLELISM", "KGQA_DATA", "MONKEY", "SSH_KEY_FILE", "HOME"]))
@@ -148,10 +148,10 @@ def test_secrets_are_known_by_name_and_removed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_unexpected_error_has_its_place() -> None:
-    with pytest.raises(AttributeError) as caught:
+    with pytest.raises(AttributeError) as error:
         _ = ApiKey.leftout  # type: ignore[attr-defined]
-    line = caught.value.__traceback__.tb_lineno if caught.value.__traceback__ else 0
-    assert describe_error(caught.value).endswith(f"has no attribute 'leftout' (tests/unit/test_util.py:{line})")
+    line = error.value.__traceback__.tb_lineno if error.value.__traceback__ else 0
+    assert describe_error(error.value).endswith(f"has no attribute 'leftout' (tests/unit/test_util.py:{line})")
     with pytest.raises(ValueError, match="Expecting value") as decoded:
         json.loads("?")
     assert re.search(r"\(tests/unit/test_util\.py:\d+\)$", describe_error(decoded.value))
@@ -190,24 +190,24 @@ def served(tmp_path: Path, *options: str, **environment: str) -> tuple[list[str]
     program = tmp_path / "python"
     program.write_text(PROGRAM, encoding="utf-8")
     program.chmod(0o700)
-    kept = {name: value for name, value in os.environ.items() if name != "VLLM_API_KEY"}
-    kept |= {"PYTHON": str(program), **environment}
-    ran = subprocess.run([*SERVE, *options], env=kept, capture_output=True, text=True, check=True)
+    variables = {name: value for name, value in os.environ.items() if name != "VLLM_API_KEY"}
+    variables |= {"PYTHON": str(program), **environment}
+    ran = subprocess.run([*SERVE, *options], env=variables, capture_output=True, text=True, check=True)
     return ran.stdout.splitlines(), ran.stderr
 
 
 def test_server_is_local_and_hides_its_key(tmp_path: Path) -> None:
-    (key, words, _), told = served(tmp_path, "--host", "0.0.0.0")
+    (key, words, _), output = served(tmp_path, "--host", "0.0.0.0")
     assert words.endswith("--host 127.0.0.1")
-    made = key.removeprefix("key=")
-    assert re.fullmatch(r"[0-9a-f]{32}", made)
-    assert told == f"runs that ask this server need: export OPENAI_API_KEY={made}\n"
-    assert made not in words
+    secret = key.removeprefix("key=")
+    assert re.fullmatch(r"[0-9a-f]{32}", secret)
+    assert output == f"runs that ask this server need: export OPENAI_API_KEY={secret}\n"
+    assert secret not in words
     assert served(tmp_path)[0][0] != key
     # your own key is not shown
-    for given, taken in (("s3cret", "key=s3cret"), ("", "key=none")):
-        (own, *_), told = served(tmp_path, VLLM_API_KEY=given)
-        assert (own, told) == (taken, "")
+    for variable, line in (("s3cret", "key=s3cret"), ("", "key=none")):
+        (own, *_), output = served(tmp_path, VLLM_API_KEY=variable)
+        assert (own, output) == (line, "")
     for option in (["--api-key", SECRET], [f"--api-key={SECRET}"]):
         ran = subprocess.run([*SERVE, *option], capture_output=True, text=True, check=False)
         assert ran.returncode == 2

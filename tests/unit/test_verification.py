@@ -79,9 +79,9 @@ def test_names_of_one_entity_are_merged_in_the_graph() -> None:
     answer = _verify(verifier)
     # unknown names are dropped, each name is in one group, and one name is no group
     assert answer.notes["groups"] == (("Bong Joon-ho", "Bong"),)
-    shown = verifier.prompts("verify/path")[0]
-    assert '["Parasite", "directed_by", "Bong Joon-ho"]' in shown
-    assert (shown.count('["Bong Joon-ho", "born_in", "Daegu"]'), answer.figures["names_merged"]) == (1, 1)
+    prompt = verifier.prompts("verify/path")[0]
+    assert '["Parasite", "directed_by", "Bong Joon-ho"]' in prompt
+    assert (prompt.count('["Bong Joon-ho", "born_in", "Daegu"]'), answer.figures["names_merged"]) == (1, 1)
 
 
 def test_gleaning_stops_without_new_triples() -> None:
