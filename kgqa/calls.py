@@ -38,6 +38,8 @@ class Generate(Call[Completion]):
     ignores `model.thinking`.
     tools: the functions that the model can call, as JSON of OpenAI's `tools`. Only engine=openai accepts them.
     tool_choice: JSON of OpenAI's `tool_choice`. None: the model decides.
+    logprobs: the reply has its tokens with their log-probabilities, and those of so many likeliest tokens per place.
+    Only an engine with `lists_logprobs` has them.
     """
 
     prompt: Prompt
@@ -52,6 +54,7 @@ class Generate(Call[Completion]):
     thoughts: Literal["split", "keep"] = "split"
     tools: str | None = None
     tool_choice: str | None = None
+    logprobs: int | None = None
 
     def cut(self, text: str) -> str:
         """Return the text up to the first stop string."""

@@ -195,6 +195,19 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class GeneratedToken:
+    """A token of a reply, with its natural-log probability before temperature and top_p.
+
+    top: the likeliest tokens at this place with theirs. id: None if the server does not send it.
+    """
+
+    text: str
+    logprob: float
+    id: int | None = None
+    top: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     text: str
     finish: Literal["stop", "length"] = "stop"
@@ -206,6 +219,10 @@ class Completion:
     tool_calls: tuple[ToolCall, ...] = ()  # see `Generate.tools`
     # the stop string that ended it, "" if none did; None: the engine does not report it
     stopped_by: str | None = None
+    # see `Generate.logprobs`; without reasoning text. An end token or stop string can be among them
+    tokens: tuple[GeneratedToken, ...] = ()
+    # the tokens of the prompt, if `tokens` have ids and the engine knows them
+    prompt_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,25 @@ from pydantic import AfterValidator, StrictFloat, StrictInt, ValidationError
 from kgqa.artifacts.schema import AGAIN, Artifact, check_json, validate
 from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Neighbours, Rank, RunAgent, Search, Triples
 from kgqa.errors import DataError
-from kgqa.types import AgentReply, Choice, Completion, Json, Message, Passage, Prompt, ToolCall, Triple, Usage
+from kgqa.types import (
+    AgentReply,
+    Choice,
+    Completion,
+    GeneratedToken,
+    Json,
+    Message,
+    Passage,
+    Prompt,
+    ToolCall,
+    Triple,
+    Usage,
+)
 from kgqa.util.digests import ids_digest
 
 # fields that choose who answers, whose identity is in the cache key instead
 ROUTING = ("role", "scorer")
 _OPTIONAL: Mapping[str, Json] = {  # omitted then
-    "thoughts": "split", "tools": None, "tool_choice": None, "keywords": None, "facts": None,
+    "thoughts": "split", "tools": None, "tool_choice": None, "logprobs": None, "keywords": None, "facts": None,
 }  # fmt: skip
 
 
@@ -65,7 +77,14 @@ def reply_json(reply: object) -> Json:
         case Completion():
             calls = {"tool_calls": list(map(astuple, reply.tool_calls))} if reply.tool_calls else {}
             stop = {} if reply.stopped_by is None else {"stopped_by": reply.stopped_by}
-            return {"text": reply.text, "finish": reply.finish, **_model_json(reply), **calls, **stop}
+            return {
+                "text": reply.text,
+                "finish": reply.finish,
+                **_model_json(reply),
+                **calls,
+                **stop,
+                **_tokens_json(reply),
+            }
         case AgentReply():
             ended = {"output": reply.output, "errors": reply.errors, "exit_code": reply.exit_code}
             return {**ended, **({"problem": reply.problem} if reply.problem else {})}
@@ -100,6 +119,12 @@ def _model_json(reply: Completion | Choice) -> dict[str, Json]:
     return {"usage": numbers, "flags": list(reply.flags), **thought}
 
 
+def _tokens_json(reply: Completion) -> dict[str, Json]:
+    tokens = {"tokens": [[each.text, each.logprob, each.id, list(each.top)] for each in reply.tokens]}
+    prompt = {"prompt_ids": list(reply.prompt_ids)} if reply.prompt_ids else {}
+    return {**(tokens if reply.tokens else {}), **prompt}
+
+
 def _item_json(item: object) -> Json:
     match item:
         case Triple():
@@ -129,6 +154,7 @@ def _reject_size(value: float) -> float:
 MOST = 10**9
 _Float = Annotated[StrictInt | StrictFloat, AfterValidator(_reject_nan)]  # can be infinite: a log-probability
 _Texts = tuple[str, str, str]
+_Token = tuple[str, _Float, StrictInt | None, tuple[tuple[str, _Float], ...]]
 _Count = Annotated[StrictInt, AfterValidator(_reject_size)]
 _Seconds = Annotated[StrictInt | StrictFloat, AfterValidator(_reject_size)]
 _Numbers = tuple[_Count, _Count, _Count, _Seconds] | tuple[_Count, _Count, _Count, _Seconds, _Count]
@@ -146,6 +172,8 @@ class _Completion(_ModelReply):
     finish: Literal["stop", "length"]
     tool_calls: tuple[Annotated[_Texts, AfterValidator(lambda texts: ToolCall(*texts))], ...] = ()
     stopped_by: str | None = None
+    tokens: tuple[Annotated[_Token, AfterValidator(lambda values: GeneratedToken(*values))], ...] = ()
+    prompt_ids: tuple[StrictInt, ...] = ()
 
 
 class _Choice(_ModelReply):

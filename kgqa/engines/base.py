@@ -116,6 +116,7 @@ class LocalEngine(BaseEngine):
     ] = field(default=None, kw_only=True)
 
     calls_functions: ClassVar[bool] = False  # see `Generate.tools`
+    lists_logprobs: ClassVar[bool] = True  # see `Generate.logprobs`
 
     def __post_init__(self) -> None:
         _ = self._thinking

@@ -63,6 +63,7 @@ class Scripted(BaseEngine):
 
     streaming: ClassVar[bool] = False
     calls_functions: ClassVar[bool] = False
+    lists_logprobs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _ = self._rules

@@ -117,7 +117,7 @@ def leading(prompt: str, thought: str, call: ModelCall) -> str:
 
 def thinking_call(call: Generate, budget: int, prompt: str) -> Generate:
     """Return the call that generates the thought."""
-    return replace(call, max_tokens=budget, stop=(marks(prompt).end,), schema=None)
+    return replace(call, max_tokens=budget, stop=(marks(prompt).end,), schema=None, logprobs=None)
 
 
 def join_thought(thought: Completion, answer: Completion, *, is_read_twice: bool = False) -> Completion:

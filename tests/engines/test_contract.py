@@ -59,6 +59,23 @@ def story_stop(text: str, stops: tuple[str, ...]) -> str:
     return min(stops, key=text.find)
 
 
+def test_replies_list_their_tokens(real: Any) -> None:
+    """Listing changes no reply, and a sampled token has its probability before temperature and top_p."""
+    call = write("Name three colours.", logprobs=3)
+    sampled = replace(call, temperature=0.8, top_p=0.9, seed=3)
+    listed, plain, varied = ask(real, [call, replace(call, logprobs=None), sampled])
+    assert isinstance(listed, Completion), listed
+    assert isinstance(plain, Completion), plain
+    assert isinstance(varied, Completion), varied
+    assert (listed.text, plain.tokens) == (plain.text, ())
+    assert "".join(token.text for token in listed.tokens).startswith(listed.text)
+    assert [token.top[0][1] for token in listed.tokens] == [token.logprob for token in listed.tokens]
+    assert {len(token.top) for token in listed.tokens} == {3}
+    assert all(token.logprob <= token.top[0][1] for token in varied.tokens)
+    assert all(token.id is not None for token in listed.tokens)
+    assert len(listed.prompt_ids) == listed.usage.prompt_tokens
+
+
 @pytest.mark.parametrize("count", COUNTS)
 def test_options_get_all_the_probability_between_them(engine: Any, count: int) -> None:
     [reply] = ask(engine, [choose("Which letter?", count)])

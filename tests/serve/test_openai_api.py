@@ -9,7 +9,7 @@ import pytest
 from kgqa.calls import Generate
 from kgqa.errors import EngineError, PromptTooLong
 from kgqa.extras.serve.session import AgentAbilities
-from kgqa.types import Completion, Json, Message, ToolCall, Usage
+from kgqa.types import Completion, GeneratedToken, Json, Message, ToolCall, Usage
 from tests.serve.worlds import chat, open_world, post
 
 TOOLS: Json = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
@@ -208,3 +208,63 @@ def test_calls_are_plain_generate_calls() -> None:
         chat(address, temperature=0)
     assert isinstance(world.calls[0], Generate)
     assert world.calls[0].seed is None
+
+
+LISTS = AgentAbilities("stand-in", logprobs=True)
+LISTED = Completion(
+    "Ann",
+    tokens=(GeneratedToken("An", -0.5, 7, (("An", -0.5), ("Bo", -1.0))), GeneratedToken("n", -0.25, 8)),
+    prompt_ids=(1, 2),
+)
+
+
+def test_chat_lists_the_tokens_of_a_reply() -> None:
+    with open_world([LISTED], abilities=LISTS) as (address, world, _):
+        (choice,) = chat(address, logprobs=True, top_logprobs=2).json()["choices"]
+    first, second = choice["logprobs"]["content"]
+    assert (first["token"], first["logprob"], first["bytes"]) == ("An", -0.5, [65, 110])
+    assert [other["token"] for other in first["top_logprobs"]] == ["An", "Bo"]
+    assert second["top_logprobs"] == []
+    assert world.generations[0].logprobs == 2
+
+
+def test_completion_lists_the_tokens_of_a_reply() -> None:
+    with open_world([LISTED], abilities=LISTS) as (address, _, _):
+        (choice,) = post(f"{address}/v1/completions", {"prompt": "Who", "logprobs": 2}).json()["choices"]
+    assert choice["logprobs"] == {
+        "tokens": ["An", "n"],
+        "token_logprobs": [-0.5, -0.25],
+        "top_logprobs": [{"An": -0.5, "Bo": -1.0}, {}],
+        "text_offset": [0, 2],
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "keys"),
+    [("chat/completions", {"messages": [{"role": "user", "content": "Who"}], "logprobs": True}),
+     ("completions", {"prompt": "Who", "logprobs": 0})],
+    ids=["chat", "text"],
+)  # fmt: skip
+def test_token_ids_are_in_the_form_of_vllm(path: str, keys: dict[str, Json]) -> None:
+    with open_world([LISTED], abilities=LISTS) as (address, _, _):
+        body = post(f"{address}/v1/{path}", {**keys, "return_token_ids": True}).json()
+    (choice,) = body["choices"]
+    assert choice["token_ids"] == [7, 8]
+    assert (choice if path == "completions" else body)["prompt_token_ids"] == [1, 2]
+
+
+WITHOUT_LOGPROBS: dict[str, tuple[AgentAbilities, dict[str, Json], str]] = {
+    "engine": (AgentAbilities("stand-in"), {"logprobs": True}, "this engine does not list"),
+    "too many": (LISTS, {"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+    "ids only": (LISTS, {"return_token_ids": True}, "request logprobs, too"),
+    "no ids": (LISTS, {"logprobs": True, "return_token_ids": True}, "does not list the ids"),
+}
+
+
+@pytest.mark.parametrize(("abilities", "keys", "named"), WITHOUT_LOGPROBS.values(), ids=WITHOUT_LOGPROBS)
+def test_missing_logprobs_are_rejected(abilities: AgentAbilities, keys: dict[str, Json], named: str) -> None:
+    reply = Completion("Ann", tokens=(GeneratedToken("Ann", -0.5),))
+    with open_world([reply], abilities=abilities) as (address, _, _):
+        response = chat(address, **keys)
+    assert response.status_code == 400
+    assert named in response.json()["error"]["message"]

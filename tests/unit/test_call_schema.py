@@ -16,7 +16,7 @@ from kgqa.artifacts.trace import TRACE, read_trace
 from kgqa.cache.key import cache_key
 from kgqa.calls import Call, Choose, CountTokens, Generate, Rank, Search
 from kgqa.errors import DataError
-from kgqa.types import Choice, Completion, Json, Message, Passage, Prompt, ToolCall, Usage
+from kgqa.types import Choice, Completion, GeneratedToken, Json, Message, Passage, Prompt, ToolCall, Usage
 
 PROMPT = Prompt("trace/select", (Message("system", "s"), Message("user", "u")), prefill="p")
 TOOL_CALL = ToolCall("1", "look", "{}")
@@ -32,7 +32,7 @@ def test_key_ignores_role_and_template() -> None:
     ]
     calls: list[Call[Any]] = [
         CALL, replace(CALL, max_tokens=11), replace(CALL, stop=()), replace(CALL, temperature=0.5),
-        replace(CALL, top_p=0.9), replace(CALL, seed=1), replace(CALL, thoughts="keep"), replace(CALL, tools="[]"),
+        replace(CALL, logprobs=0), replace(CALL, logprobs=1), replace(CALL, top_p=0.9), replace(CALL, seed=1), replace(CALL, thoughts="keep"), replace(CALL, tools="[]"),
         replace(CALL, prompt=replace(PROMPT, prefill="")), replace(CALL, prompt=replace(PROMPT, form="completion")),
         *(replace(CALL, prompt=replace(PROMPT, messages=each)) for each in messages), Choose(PROMPT, ("A", "B")),
     ]  # fmt: skip
@@ -159,3 +159,15 @@ def test_stop_string_is_stored_if_reported() -> None:
     stored = [reply_json(reply) for reply in replies]
     assert [record.get("stopped_by") for record in stored] == ["</search>", "", None]
     assert [reply_from_json(CALL, record) for record in stored] == replies
+
+
+def test_listed_tokens_are_stored() -> None:
+    tokens = (GeneratedToken("A", -0.5, 7, (("A", -0.5), ("B", -1.5))), GeneratedToken("\ufffd", -100.0))
+    reply = Completion("A", tokens=tokens, prompt_ids=(1, 2))
+    stored = json.loads(json.dumps(reply_json(reply)))
+    assert reply_from_json(replace(CALL, logprobs=2), stored) == reply
+
+
+def test_calls_without_logprobs_are_stored_as_before() -> None:
+    assert "logprobs" not in call_json(CALL)
+    assert not {"tokens", "prompt_ids"} & set(reply_json(Completion("A")))

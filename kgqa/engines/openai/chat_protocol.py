@@ -29,6 +29,8 @@ class ChatProtocol(ServerProtocol):
         """Return the response. Flags: "no_prefill" or "transcript_as_message", "as_chat" (a plain prompt)."""
         thinking = self.thinking if self.thinks(call) else NO_THINKING
         body = build_chat(call.prompt, self.connection.server, thinking)
+        if isinstance(call, Generate) and call.logprobs is not None:
+            settings = {**settings, "logprobs": True, "top_logprobs": call.logprobs}
         response = await self.connection.complete(CHAT, {**body, **settings})
         if call.prompt.prefill and "continue_final_message" not in body:
             response.add_flags("transcript_as_message" if call.prompt.has_transcript else "no_prefill")

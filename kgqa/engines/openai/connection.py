@@ -11,10 +11,11 @@ from typing import Any
 
 from kgqa.artifacts.adapter import Adapter
 from kgqa.artifacts.metrics import ANSWERED_BY
+from kgqa.calls import Generate
 from kgqa.engines.openai.detection import OWNERS, is_same_model, is_snapshot, read_models
 from kgqa.engines.openai.limits import AdaptiveLimiter, ServerBudget
 from kgqa.engines.openai.requests import Abilities, Server, find_rejected_key, small_request
-from kgqa.engines.openai.responses import Flags, Response, read_response
+from kgqa.engines.openai.responses import NO_LOGPROBS, Flags, Response, read_response
 from kgqa.engines.openai.transport import Refused, Transport
 from kgqa.errors import ConfigError, EngineError, PromptTooLong
 from kgqa.types import Json, Usage
@@ -112,6 +113,11 @@ class Connection:
         """Raise PromptTooLong if a prompt and a reply of so many tokens do not fit."""
         if prompt + reply > self.context:
             raise PromptTooLong(prompt, self.context - reply)
+
+    def check_lists(self, call: Generate) -> None:
+        """Raise EngineError if the call needs log-probabilities that the server has rejected before."""
+        if call.logprobs is not None and "logprobs" in self._abilities.rejected:
+            raise EngineError(NO_LOGPROBS)
 
     async def _check_models(self) -> None:
         listed, url = await self.transport.list_models() or [], self.transport.url

@@ -132,6 +132,11 @@ class OpenAI(ServerAccess, BaseEngine):
         return self.endpoints != "completions"
 
     @property
+    def lists_logprobs(self) -> bool:
+        """Return whether calls can have `logprobs`. A server that does not list them rejects the call."""
+        return True
+
+    @property
     def estimates_tokens(self) -> bool:
         """Return whether `count_tokens` is an estimate."""
         return self._kind not in TOKEN_SERVERS

@@ -43,6 +43,7 @@ class ServerProtocol(ABC):
         """Return the reply to a call."""
         thinks = self.thinks(call)
         settings = generation_settings(call, self.connection.server, self.thinking if thinks else NO_THINKING)
+        self.connection.check_lists(call)
         response = await self.send(call, settings)
         return finish_reply(response, call, settings, thinks=thinks)
 

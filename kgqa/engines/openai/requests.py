@@ -48,7 +48,13 @@ RESERVED = frozenset(
     {
         *("model", "messages", "prompt", "max_tokens", "max_completion_tokens", "temperature", "top_p", "seed", "stop"),
         *("stop_token_ids", "response_format", "json_schema", "logit_bias", "logprobs", "top_logprobs", "echo"),
-        *("logprob_token_ids", "prompt_logprobs", "post_sampling_probs", "return_tokens_as_token_ids"),
+        *(
+            "logprob_token_ids",
+            "return_token_ids",
+            "prompt_logprobs",
+            "post_sampling_probs",
+            "return_tokens_as_token_ids",
+        ),
         *("continue_final_message", "add_generation_prompt", "skip_special_tokens", "preserved_tokens"),
         *("n", "best_of", "stream", "tools", "tool_choice"),
     }
@@ -192,11 +198,21 @@ def generation_settings(call: Generate, server: Server, thinking: Thinking = NO_
         named = {"name": "reply", "strict": True, "schema": json.loads(call.schema)}
         response_format = {"response_format": {"type": "json_schema", "json_schema": named}}
         body |= {"json_schema": grammar} if server == "llamacpp" else response_format  # its completions know no other
+    if call.logprobs is not None:
+        body |= list_tokens(call.logprobs, server)
     if call.tools is not None:
         body["tools"] = json.loads(call.tools)
     if call.tool_choice is not None:
         body["tool_choice"] = json.loads(call.tool_choice)
     return body
+
+
+def list_tokens(count: int, server: Server) -> dict[str, Json]:
+    """Return the settings with which a completion lists its tokens, and `count` likeliest tokens per place."""
+    if server == "llamacpp":
+        # it lists no tokens for 0
+        return {"logprobs": max(count, 1)}
+    return {"logprobs": count, **({"return_token_ids": True} if server == "vllm" else {})}
 
 
 def build_chat(prompt: Prompt, server: Server, thinking: Thinking = NO_THINKING) -> dict[str, Json]:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError
 
 from kgqa.calls import Generate
 from kgqa.engines.thinking import read_reply
-from kgqa.types import Completion, Json, ToolCall, Usage
+from kgqa.errors import EngineError
+from kgqa.types import Completion, GeneratedToken, Json, ToolCall, Usage
 
 # reasons to finish: OpenRouter; vLLM, SGLang; others
 FAILED = frozenset({"error", "abort", "cancelled", "failed"})
@@ -31,6 +33,8 @@ LONG = 2_000
 # keys of a request with a schema
 SCHEMAS = ("response_format", "json_schema")
 Flags = tuple[str, ...]
+_IDS = TypeAdapter(tuple[int, ...])
+NO_LOGPROBS = "logprobs: the server does not list the log-probabilities of generated tokens"
 # log-probability; servers write -9999, -inf or null for less
 LOWEST = -100.0
 
@@ -88,6 +92,8 @@ class Logprobs(BaseModel):
     """The listed tokens of chats and of llama.cpp, and of plain completions by their names."""
 
     content: list[Token] | None = None
+    tokens: list[str] | None = None
+    token_logprobs: list[Logprob] | None = None
     top_logprobs: list[dict[str, Logprob] | None] | None = None
 
     @property
@@ -97,6 +103,25 @@ class Logprobs(BaseModel):
     @property
     def first_by_name(self) -> Mapping[str, float]:
         return (self.top_logprobs or [{}])[0] or {}
+
+    def read_tokens(self, ids: Sequence[int], count: int) -> Iterator[GeneratedToken]:
+        """Yield the tokens of a reply, with the `count` likeliest tokens at their places."""
+        if self.content is not None:
+            for each, number in zip_longest(self.content, ids[: len(self.content)]):
+                top = [(other.token, _value(other)) for other in each.top_logprobs or ()]
+                yield GeneratedToken(each.token, _value(each), number if each.id is None else each.id, _top(top, count))
+            return
+        names, values, lists = self.tokens or [], self.token_logprobs or [], self.top_logprobs or []
+        for name, value, listed, number in zip_longest(names, values, lists, ids[: len(names)]):
+            yield GeneratedToken(name, value, number, _top((listed or {}).items(), count))
+
+
+def _value(token: Token) -> float:
+    return LOWEST if token.logprob is None else token.logprob
+
+
+def _top(listed: Iterable[tuple[str, float]], count: int) -> tuple[tuple[str, float], ...]:
+    return tuple(sorted(listed, key=lambda each: -each[1])[:count])
 
 
 @dataclass
@@ -110,6 +135,8 @@ class Response:
     reply: Completion
     model: Json = None
     logprobs: Logprobs = field(default_factory=Logprobs)
+    token_ids: tuple[int, ...] = ()
+    prompt_ids: tuple[int, ...] = ()
     invalid: str = ""
 
     def add_flags(self, *flags: str) -> None:
@@ -135,11 +162,11 @@ def read_response(answer: Json, request: Mapping[str, Json]) -> Response:
     reply = Completion("", end, usage, flags, stopped_by=_read_stop(answer, request))
     response = Response(reply, answer.get("model"))
     try:
-        if request.get("logprobs") and choice.get("logprobs"):
+        if request.get("logprobs", False) is not False and choice.get("logprobs"):
             response.logprobs = Logprobs.model_validate(choice["logprobs"])
-        else:
-            message = {"content": choice.get("text")} if choice.get("message") is None else choice["message"]
-            _read_message(ReplyMessage.model_validate(message), finish, response)
+            response.token_ids, response.prompt_ids = _read_ids(answer, choice)
+        message = {"content": choice.get("text")} if choice.get("message") is None else choice["message"]
+        _read_message(ReplyMessage.model_validate(message), finish, response)
     except ValidationError as error:
         first = error.errors()[0]
         response.invalid = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
@@ -169,7 +196,9 @@ def _read_stop(answer: Mapping[str, Json], request: Mapping[str, Json]) -> str |
 
 def _read_message(message: ReplyMessage, finish: str, response: Response) -> None:
     reasoning = message.reasoning_content or message.reasoning
+    is_listed = response.logprobs != Logprobs()
     is_explained = message.refusal or message.tool_calls or reasoning or response.reply.usage.reasoning_tokens
+    is_explained = is_explained or is_listed
     if not message.content and message.content != "" and not is_explained and finish not in CUT_OFF:
         response.invalid = "a message without content"
     text = _join_parts(message.content, "text") or message.refusal or ""
@@ -178,6 +207,12 @@ def _read_message(message: ReplyMessage, finish: str, response: Response) -> Non
     response.reply = replace(response.reply, text=text, thought=thought.strip(), tool_calls=tool_calls)
     if message.refusal or finish == "content_filter":
         response.add_flags("filtered")
+
+
+def _read_ids(answer: Mapping[str, Json], choice: Mapping[str, Json]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the ids of the tokens of a reply and of its prompt, which only vLLM sends."""
+    prompt = choice.get("prompt_token_ids") or answer.get("prompt_token_ids")
+    return _IDS.validate_python(choice.get("token_ids") or ()), _IDS.validate_python(prompt or ())
 
 
 def _join_parts(content: str | list[Part] | None, kind: Literal["text", "thinking"]) -> str:
@@ -212,6 +247,17 @@ def _read_count(usage: Json, key: str) -> int | None:
     return int(number) if isinstance(number, (int, float)) and 0 <= number <= MAX_TOKENS else None
 
 
+def _add_tokens(response: Response, count: int) -> Completion:
+    """Return the reply with its tokens. Raise EngineError if the server does not list them."""
+    tokens = tuple(response.logprobs.read_tokens(response.token_ids, count))
+    if response.reply.text and not tokens:
+        error = EngineError(NO_LOGPROBS)
+        error.charge(response.reply.usage)
+        raise error
+    ids = response.prompt_ids if tokens and tokens[0].id is not None else ()
+    return replace(response.reply, tokens=tokens, prompt_ids=ids)
+
+
 def estimate_prompt(request: Mapping[str, Json]) -> tuple[int, int]:
     """Return the rough number of tokens of a request's prompt, and its characters (0 if it consists of tokens)."""
     prompt = request.get("prompt")
@@ -234,6 +280,8 @@ def finish_reply(response: Response, call: Generate, settings: Mapping[str, Json
     """
     if call.schema is not None and not set(SCHEMAS) & set(settings):
         response.add_flags("unconstrained")
+    if call.logprobs is not None:
+        response.reply = _add_tokens(response, call.logprobs)
     reply = read_reply(call, response.reply, thinks=thinks)
     text, prefill = reply.text, call.prompt.prefill
     is_omitted = {"no_prefill", "transcript_as_message"}.intersection(reply.flags)

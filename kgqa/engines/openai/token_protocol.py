@@ -65,6 +65,8 @@ class TokenProtocol(ServerProtocol):
         prompt = self.prompts.as_text(call, room) or await self._write_prompt(call, room)
         response = await self._continue(prompt, settings)
         response.add_flags(*flag_control_text(call))
+        if isinstance(prompt, list):
+            response.prompt_ids = tuple(prompt)
         return response
 
     async def score(self, call: Choose, costs: ChoiceCosts) -> Choice | None:

@@ -14,7 +14,7 @@ from kgqa.engines.grammar import Constraint
 from kgqa.engines.labels import Conditional, Path, Spelling
 from kgqa.engines.transformers.loading import AdapterSwitch
 from kgqa.errors import EngineDied
-from kgqa.types import Completion, Usage
+from kgqa.types import Completion, GeneratedToken, Usage
 
 # tokens; smaller chunks share more prefixes but compute less efficiently
 CHUNK = 256
@@ -43,6 +43,8 @@ class DecodedReply:
     finish: Literal["stop", "length"] = "length"
     generated: int = 0  # tokens, with the end token
     tokens: list[int] = field(default_factory=list)
+    # with the end token, see `Generate.logprobs`
+    listed: list[GeneratedToken] = field(default_factory=list)
     generator: Any = None
 
     def completion(self, cached: int, seconds: float, flags: tuple[str, ...]) -> Completion:
@@ -51,7 +53,25 @@ class DecodedReply:
         unconstrained = ("unconstrained",) if self.call.schema and self.constraint is None else ()
         usage = Usage(len(self.prompt), cached, self.generated, seconds)
         stopped_by = stop if self.call.stop else None
-        return Completion(text, self.finish, usage, flags + unconstrained, stopped_by=stopped_by)
+        prompt = tuple(self.prompt) if self.listed else ()
+        return Completion(
+            text,
+            self.finish,
+            usage,
+            flags + unconstrained,
+            stopped_by=stopped_by,
+            tokens=tuple(self.listed),
+            prompt_ids=prompt,
+        )
+
+    def list_token(self, token: int, logits: Tensor) -> None:
+        """Add the log-probabilities of the next token and of the likeliest ones."""
+        assert self.call.logprobs is not None
+        logprobs = logits.float().log_softmax(-1)
+        best = logprobs.topk(self.call.logprobs)
+        pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        top = tuple((self.decode([other]), value) for other, value in pairs)
+        self.listed.append(GeneratedToken(self.decode([token]), float(logprobs[token]), token, top))
 
     def pick(self, logits: Tensor) -> int | None:
         """Return a sampled token, or None for the likeliest one. A missing seed counts as 0."""
@@ -107,7 +127,11 @@ class Decoder:
         """Generate the replies. Return the number of cached tokens of each prompt."""
         import torch
 
+        unchanged: list[Tensor] = []
+
         def pick(_: Tensor, logits: Tensor) -> Tensor:
+            if lists_logprobs:
+                unchanged[:] = [logits.clone()]
             for row, reply in enumerate(replies):
                 if not reply.is_complete and (token := reply.pick(logits[row])) is not None:
                     logits[row, token] = float("inf")
@@ -115,11 +139,14 @@ class Decoder:
 
         def push(ids: Tensor, _: Tensor) -> Tensor:
             self._check()
-            for reply, token in zip(replies, ids[:, -1].tolist(), strict=True):
+            for row, (reply, token) in enumerate(zip(replies, ids[:, -1].tolist(), strict=True)):
                 if not reply.is_complete:
+                    if reply.call.logprobs is not None:
+                        reply.list_token(token, unchanged[0][row])
                     reply.push(token)
             return torch.tensor([reply.is_complete for reply in replies], device=ids.device)
 
+        lists_logprobs = any(reply.call.logprobs is not None for reply in replies)
         with torch.inference_mode():
             inputs, cached = self._read([reply.prompt for reply in replies])
             longest = max(reply.call.max_tokens for reply in replies)

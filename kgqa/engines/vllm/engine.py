@@ -30,7 +30,7 @@ from kgqa.engines.vllm.worker import LOG, RUN
 from kgqa.engines.weights import let_waiting_threads_sleep
 from kgqa.errors import ConfigError, EngineDied, EngineError
 from kgqa.protocols import Deliver
-from kgqa.types import Choice, Completion, Json, Usage
+from kgqa.types import Choice, Completion, GeneratedToken, Json, Usage
 from kgqa.util.fs import ensure_dir
 from kgqa.util.optional_deps import check_libraries
 from kgqa.util.places import home
@@ -188,6 +188,8 @@ class Vllm(LocalEngine):
             temperature=call.temperature,
             top_p=call.top_p,
             seed=call.seed or 0,
+            # An agent's run makes no choices, which could be in the same step, see `_choose`
+            logprobs=call.logprobs,
             structured_outputs=StructuredOutputsParams(json=schema) if schema is not None else None,
             **sampling,
         )
@@ -198,7 +200,17 @@ class Vllm(LocalEngine):
         stop = reply.stop_reason
         stopped_by = (stop if isinstance(stop, str) else "") if call.stop else None
         usage = _usage([output], len(reply.token_ids))
-        return Completion(reply.text, reply.finish_reason, usage, flags, stopped_by=stopped_by)
+        tokens = () if call.logprobs is None else tuple(_read_tokens(reply, call.logprobs))
+        prompt_ids = tuple(output.prompt_token_ids) if tokens else ()
+        return Completion(
+            reply.text,
+            reply.finish_reason,
+            usage,
+            flags,
+            stopped_by=stopped_by,
+            tokens=tokens,
+            prompt_ids=prompt_ids,
+        )
 
     async def _choose(self, run: Run, prompt: list[int], call: Choose) -> Choice:
         """Score all paths of the options' tree in parallel. The prompt is computed once, then cached."""
@@ -381,6 +393,15 @@ def _set_environment(settings: Mapping[str, str]) -> Iterator[None]:
             for name in set(os.environ) - set(before):
                 del os.environ[name]
             os.environ.update(before)
+
+
+def _read_tokens(reply: Output, count: int) -> Iterator[GeneratedToken]:
+    """Yield the tokens of a reply, with the `count` likeliest tokens at their places."""
+    for token, listed in zip(reply.token_ids, reply.logprobs, strict=True):
+        own = listed[token]
+        best = sorted(listed.values(), key=lambda each: each.rank)[:count]
+        top = tuple((each.decoded_token or "", each.logprob) for each in best)
+        yield GeneratedToken(own.decoded_token or "", own.logprob, token, top)
 
 
 def _usage(outputs: Sequence[Output], output_tokens: int) -> Usage:

@@ -147,10 +147,12 @@ def find_abilities(runner: Runner) -> AgentAbilities:
     if not experiment.asks_models:
         return AgentAbilities(search=bool(index), index=index)
     engine: Any = engines("reader")
+    base = getattr(engine, "base", engine)
     return AgentAbilities(
         model=str(engines.model("reader").name),
         roles=frozenset(filter(None, experiment.role_nodes)),
-        functions=getattr(getattr(engine, "base", engine), "calls_functions", False),
+        functions=getattr(base, "calls_functions", False),
+        logprobs=getattr(base, "lists_logprobs", False),
         search=bool(index),
         index=index,
     )

@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, NonNegativeFloat, PositiveInt
@@ -17,6 +18,8 @@ from kgqa.extras.serve.session import AgentSession, NotSupported
 from kgqa.types import Completion, Json, Message, Prompt, ToolCall, Usage
 
 MOST_REPLIES = 128  # of one request
+# the likeliest tokens at a place; OpenAI's limit
+ListLength = Annotated[int, Field(ge=0, le=20)]
 # keys that would change a reply, with the value at which they do not
 WITHOUT_EFFECT: Mapping[str, Json] = {
     "presence_penalty": 0, "frequency_penalty": 0, "repetition_penalty": 1, "logit_bias": None, "top_k": -1,
@@ -41,6 +44,8 @@ class Sampling(BaseModel):
     stream: bool | None = None
     stream_options: dict[str, Json] | None = None
     include_stop_str_in_output: bool = False  # vLLM's
+    # vLLM's, together with logprobs
+    return_token_ids: bool = False
 
     def generate(self, prompt: Prompt, session: AgentSession, max_tokens: int | None) -> Generate:
         """Return the call of a request."""
@@ -87,11 +92,12 @@ class ChatRequest(Sampling):
     # vLLM's: the last message is the start of the reply
     continue_final_message: bool = False
     logprobs: bool | None = None
+    top_logprobs: ListLength | None = None
 
 
 class CompletionRequest(Sampling):
     prompt: str | list[str]
-    logprobs: int | None = None
+    logprobs: ListLength | None = None
 
 
 @dataclass(frozen=True)
@@ -111,8 +117,8 @@ async def chat(body: Mapping[str, Json], session: AgentSession) -> ServedReply:
     """
     check_model(body, session)
     request = ChatRequest.model_validate(body)
-    if request.logprobs:
-        raise NotSupported("logprobs: kgqa has no log-probabilities of generated tokens here")
+    logprobs = (request.top_logprobs or 0) if request.logprobs else None
+    check_logprobs(logprobs, request, session)
     *before, last = messages = [each.message() for each in request.messages]
     prefill = ""
     if request.continue_final_message and last.role == "assistant":
@@ -120,7 +126,8 @@ async def chat(body: Mapping[str, Json], session: AgentSession) -> ServedReply:
     prompt = Prompt("agent/chat", tuple(messages), prefill)
     call = request.generate(prompt, session, request.max_completion_tokens or request.max_tokens)
     tools, choice = read_tools(request.tools, request.tool_choice, session)
-    call = replace(call, tools=tools, tool_choice=choice, schema=read_schema(request.response_format))
+    schema = read_schema(request.response_format)
+    call = replace(call, tools=tools, tool_choice=choice, schema=schema, logprobs=logprobs)
     replies = await gather_replies([call], request.n or 1, session)
     choices = []
     for index, reply in enumerate(replies):
@@ -134,8 +141,13 @@ async def chat(body: Mapping[str, Json], session: AgentSession) -> ServedReply:
                 for each in reply.tool_calls
             ]
         finish = "tool_calls" if reply.tool_calls else reply.finish
-        choices.append({"index": index, "message": message, "finish_reason": finish, "stop_reason": reply.stopped_by})
+        listed = None if logprobs is None else chat_logprobs(reply)
+        ids = token_ids(reply, request)
+        end = {"finish_reason": finish, "stop_reason": reply.stopped_by}
+        choices.append({"index": index, "message": message, **end, "logprobs": listed, **ids})
     response = envelope("chat.completion", "chatcmpl", call, choices, replies, session)
+    if request.return_token_ids:
+        response["prompt_token_ids"] = list(replies[0].prompt_ids)
     return ServedReply(response, stream(response, request) if request.stream else None)
 
 
@@ -143,12 +155,14 @@ async def complete(body: Mapping[str, Json], session: AgentSession) -> ServedRep
     """Answer a request of `/v1/completions`, see `chat`."""
     check_model(body, session)
     request = CompletionRequest.model_validate(body)
-    if request.logprobs is not None:
-        raise NotSupported("logprobs: kgqa has no log-probabilities of generated tokens here")
+    check_logprobs(request.logprobs, request, session)
     texts = [request.prompt] if isinstance(request.prompt, str) else request.prompt
     prompts = [Prompt("agent/completion", (Message("user", text),), form="completion") for text in texts]
     max_tokens = request.max_tokens or 16  # the protocol's default
-    calls = [replace(request.generate(prompt, session, max_tokens), thoughts="keep") for prompt in prompts]
+    calls = [
+        replace(request.generate(prompt, session, max_tokens), thoughts="keep", logprobs=request.logprobs)
+        for prompt in prompts
+    ]
     if not calls:
         raise NotSupported("prompt: give a text")
     replies = await gather_replies(calls, request.n or 1, session)
@@ -158,7 +172,9 @@ async def complete(body: Mapping[str, Json], session: AgentSession) -> ServedRep
             "text": reply_text(reply, request),
             "finish_reason": reply.finish,
             "stop_reason": reply.stopped_by,
-            "logprobs": None,
+            "logprobs": None if request.logprobs is None else text_logprobs(reply),
+            **({"prompt_token_ids": list(reply.prompt_ids)} if request.return_token_ids else {}),
+            **token_ids(reply, request),
         }
         for index, reply in enumerate(replies)
     ]
@@ -173,6 +189,45 @@ def check_model(body: Mapping[str, Json], session: AgentSession) -> None:
     for key, neutral in WITHOUT_EFFECT.items():
         if body.get(key) not in (neutral, None, {}, []):
             raise NotSupported(f"{key}={body[key]!r}: kgqa cannot follow this key. Leave it out")
+
+
+def check_logprobs(logprobs: int | None, request: Sampling, session: AgentSession) -> None:
+    """Raise NotSupported if the request needs log-probabilities or token ids that there are not."""
+    if logprobs is not None and not session.abilities.logprobs:
+        raise NotSupported("logprobs: this engine does not list the log-probabilities of generated tokens")
+    if logprobs is None and request.return_token_ids:
+        raise NotSupported("return_token_ids: request logprobs, too")
+
+
+def chat_logprobs(reply: Completion) -> Json:
+    def entry(text: str, logprob: float) -> dict[str, Json]:
+        return {"token": text, "logprob": logprob, "bytes": list(text.encode("utf-8", "surrogatepass"))}
+
+    content = [
+        {**entry(each.text, each.logprob), "top_logprobs": [entry(*other) for other in each.top]}
+        for each in reply.tokens
+    ]
+    return {"content": content, "refusal": None}
+
+
+def text_logprobs(reply: Completion) -> Json:
+    texts = [each.text for each in reply.tokens]
+    return {
+        "tokens": texts,
+        "token_logprobs": [each.logprob for each in reply.tokens],
+        "top_logprobs": [dict(each.top) for each in reply.tokens],
+        "text_offset": [0, *accumulate(map(len, texts))][: len(texts)],
+    }
+
+
+def token_ids(reply: Completion, request: Sampling) -> dict[str, Json]:
+    """Return the ids of the reply in vLLM's form. Raise NotSupported if the engine does not know them."""
+    if not request.return_token_ids:
+        return {}
+    ids = [each.id for each in reply.tokens]
+    if None in ids or not reply.prompt_ids:
+        raise NotSupported("return_token_ids: this engine does not list the ids of tokens")
+    return {"token_ids": ids}
 
 
 def read_tools(tools: Json, choice: Json, session: AgentSession) -> tuple[str | None, str | None]:
@@ -269,7 +324,7 @@ def _chat_parts(choice: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
     message = {key: value for key, value in choice["message"].items() if value is not None}
     for index, call in enumerate(message.get("tool_calls", ())):
         call["index"] = index
-    yield {"index": choice["index"], "delta": message, "finish_reason": None}
+    yield {"index": choice["index"], "delta": message, "logprobs": choice["logprobs"], "finish_reason": None}
     yield {"index": choice["index"], "delta": {}, "finish_reason": choice["finish_reason"]}
 
 

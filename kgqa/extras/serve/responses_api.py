@@ -27,11 +27,14 @@ class ResponsesRequest(BaseModel):
     text: dict[str, Json] | None = None
     stream: bool | None = None
     previous_response_id: str | None = None
+    top_logprobs: int | None = None
 
     def call(self, session: AgentSession) -> Generate:
         """Return the call of the request."""
         if self.previous_response_id is not None:
             raise NotSupported("previous_response_id: kgqa stores no responses. Send the complete conversation")
+        if self.top_logprobs:
+            raise NotSupported("top_logprobs: use /v1/chat/completions for log-probabilities")
         first = [Message("system", self.instructions)] if self.instructions else []
         items = [{"role": "user", "content": self.input}] if isinstance(self.input, str) else self.input
         limits, (tools, choice) = session.limits, read_tools(self._functions(), self._choice(), session)

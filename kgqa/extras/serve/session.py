@@ -43,6 +43,8 @@ class AgentAbilities:
     roles: frozenset[str] = frozenset()  # with their own model
     # whether the reader's engine accepts tools
     functions: bool = False
+    # whether it can list log-probabilities
+    logprobs: bool = False
     search: bool = False
     # the name of what is searched, by its content
     index: str = ""
