@@ -13,10 +13,10 @@ from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.schema import Artifact, read
 from kgqa.errors import ConfigError, DataError
-from kgqa.identity.component import name_of
 from kgqa.types import Json
 from kgqa.util.fs import sha256
 from kgqa.util.places import outputs
+from kgqa.util.settings import name_of
 
 IDENTITY = "identity.json"
 SETTINGS = "settings.json"

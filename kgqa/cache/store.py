@@ -29,10 +29,10 @@ from typing import Any, Literal
 
 from kgqa.artifacts.call_schema import usage_of
 from kgqa.errors import DataError, KgqaError, StorageError
-from kgqa.identity.component import name_of
 from kgqa.types import Json
 from kgqa.util.fs import ensure_dir, is_locked, lock_file, network_disk
 from kgqa.util.jsonio import decode_stored
+from kgqa.util.settings import name_of
 
 FILE = "calls.sqlite"
 # of the tables, as PRAGMA user_version

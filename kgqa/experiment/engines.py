@@ -14,11 +14,12 @@ from kgqa.config.files import Config, Node
 from kgqa.config.overrides import parse_role
 from kgqa.engines.weights import Model, Prices
 from kgqa.errors import ConfigError, MissingWeights
-from kgqa.identity.component import identity_of, name_of
+from kgqa.identity.component import identity_of
 from kgqa.judge import ROLE as JUDGE
 from kgqa.protocols import Adaptable, Engine, NeedsKey
 from kgqa.types import Json
 from kgqa.util.optional_deps import check_libraries
+from kgqa.util.settings import name_of
 
 if TYPE_CHECKING:
     from kgqa.judge.judges import AnyJudge

@@ -37,7 +37,7 @@ from kgqa.experiment.manifest import code_hash, manifest
 from kgqa.experiment.prepare import prepare
 from kgqa.experiment.prepare.indexes import measure_retriever, open_index
 from kgqa.experiment.session import Runner, Session
-from kgqa.identity.component import identity_of, name_of
+from kgqa.identity.component import identity_of
 from kgqa.kg.graph import GraphSize, ReadChains, chain_statistics
 from kgqa.protocols import Engine, Method
 from kgqa.retrieval.search import PoolIndex
@@ -53,6 +53,7 @@ from kgqa.types import Answer, Question, Triple
 from kgqa.util.fs import jsonl_text, sha256
 from kgqa.util.redaction import describe_error, format_frames, function_line
 from kgqa.util.registry import load_registered
+from kgqa.util.settings import name_of
 
 REPORTS = ("md", "html")  # that a run writes
 Record = Callable[[Question, Prediction, Iterable[CallRecord]], None]

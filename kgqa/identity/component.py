@@ -11,10 +11,7 @@ from kgqa.identity.program_code import user_code
 from kgqa.protocols import Adaptable
 from kgqa.types import Json
 from kgqa.util.digests import text_digest
-from kgqa.util.settings import declared_fields
-
-# key of an identity: the name of the component's class
-CLASS = "class"
+from kgqa.util.settings import CLASS, declared_fields
 
 
 def identity_of(part: Any) -> dict[str, Json]:
@@ -50,11 +47,6 @@ def corpus_identity_of(dataset: Any) -> dict[str, Json]:
     """Return the identity of a dataset's corpus. A class of the user also has the hash of its code."""
     code = user_code(type(dataset).__module__)
     return {**dataset.corpus_identity(), **({"code": code} if code is not None else {})}
-
-
-def name_of(identity: Mapping[str, Json]) -> str:
-    """Return the name of a component for users, such as "llamacpp" or "bm25"."""
-    return str(identity.get(CLASS, "")).lower()
 
 
 def _plain(value: Any) -> Json:

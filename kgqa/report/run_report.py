@@ -29,12 +29,12 @@ from kgqa.artifacts.schema import read_json
 from kgqa.config.files import flatten
 from kgqa.datasets.verified import read_labels
 from kgqa.errors import DataError
-from kgqa.identity.component import name_of
 from kgqa.report.section import Section, Value, cell_text
 from kgqa.scoring.agreement import agreement as agreement_of
 from kgqa.scoring.corrected import kappa_interval
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Json
+from kgqa.util.settings import name_of
 from kgqa.util.text import duration, pluralize
 
 Rows = Iterator[tuple[str, str]]

@@ -7,11 +7,13 @@ from it. No other place describes a setting.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, cast, get_type_hints
 
+# key of an identity: the name of the component's class
+CLASS = "class"
 # a source without file and line
 RELEASED = "released code"
 NOT_IN_PAPER = "not in the paper"
@@ -101,6 +103,11 @@ class DeclaredField:
     def can_change_files(self) -> bool:
         """Return whether it can change a file of a run, such as the report."""
         return all(mark.reported for mark in self.marks)
+
+
+def name_of(identity: Mapping[str, Any]) -> str:
+    """Return the name of a component for users, such as "llamacpp" or "bm25"."""
+    return str(identity.get(CLASS, "")).lower()
 
 
 def declared_fields(kind: Any) -> dict[str, DeclaredField]:

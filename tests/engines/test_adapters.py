@@ -15,7 +15,8 @@ from kgqa.config.composing import compose
 from kgqa.engines.weights import Model, digest
 from kgqa.errors import ConfigError, DataError
 from kgqa.extras.training.train.export import Attention, write_gguf
-from kgqa.identity.component import identity_of, name_of
+from kgqa.identity.component import identity_of
+from kgqa.util.settings import name_of
 from tests.adapters_for_tests import write_artefact, write_lora
 from tests.engines.asking import FACTS, TOWNS, ask, choose, largest_difference, texts, write
 from tests.engines.conftest import LOCAL, VLLM, build, vllm_engine
