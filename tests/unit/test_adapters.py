@@ -91,8 +91,8 @@ def test_roles_share_weights_and_keep_separate_keys() -> None:
     reader, one, two, again = (asked(role) for role in ("reader", "selector", "feedback", "agent"))
     assert one.base is two.base is reader  # type: ignore[attr-defined]
     assert again is one
-    for name, engine in (("one", one), ("two", two)):
-        assert identity_of(engine) == {**identity_of(reader), "lora": find_adapter(name).digest()}
+    identities = [identity_of(engine) for engine in (one, two)]
+    assert identities == [{**identity_of(reader), "lora": find_adapter(name).digest()} for name in ("one", "two")]
     assert [asked.label(role) for role in ("reader", "selector", "agent")] == [
         "smollm2_135m@scripted", "smollm2_135m+one@scripted", "smollm2_135m+one@scripted"
     ]  # fmt: skip
@@ -111,7 +111,7 @@ def test_training_role_falls_back_to_reader_model() -> None:
     with_reader = Engines(role_nodes(compose(arguments), choose_nodes), pool)
     roles = [f"roles.{role}=qwen3_4b@scripted" for role in AS_READER]
     own = Engines(role_nodes(compose([*arguments, *roles]), choose_nodes), pool)
-    for role in AS_READER:
-        assert with_reader(role) is with_reader("reader") is not with_reader("selector")
-        assert own.label(role) == "qwen3_4b@scripted"
+    assert with_reader("reader") is not with_reader("selector")
+    assert [role for role in AS_READER if with_reader(role) is not with_reader("reader")] == []
+    assert [own.label(role) for role in AS_READER] == ["qwen3_4b@scripted"] * len(AS_READER)
     assert own("reader") is with_reader("reader")

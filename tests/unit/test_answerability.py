@@ -78,8 +78,8 @@ def test_pair_scores_need_both_questions_of_a_pair() -> None:
         "answerability": 10 / 14, "correct_abstention": 5 / 7, "false_abstention": 1 / 7, "selective_em": 3 / 6,
         "em": 3 / 7, "f1": (1 + 2 / 3 + 0 + 1 + 0 + 1 + 0) / 7,
     }  # fmt: skip
-    for name, value in expected.items():
-        assert scores[name].mean == pytest.approx(100 * value), name
+    percentages = {name: 100 * value for name, value in expected.items()}
+    assert {name: scores[name].mean for name in expected} == pytest.approx(percentages)
     assert (scores["pair_f1"].n, scores["em"].n, scores["answerability"].n) == (7, 7, 14)
     (question, _) = pairs(1)
     (row,) = score_questions([question], {"q0": Prediction("q0", "Ann Lund")}, "musique")

@@ -76,17 +76,24 @@ def test_a_question_is_answered_over_ones_own_passages() -> None:
     assert sorted(path.name for path in Path("outputs").iterdir()) == [".cache"]
 
 
-def test_a_mistake_is_an_error_of_one_line() -> None:
-    mistakes: list[tuple[Callable[[], object], str]] = [
-        (lambda: kgqa.run(method="trase", **QUICK), "method=trase: no such method. Did you mean trace"),
-        (lambda: kgqa.run(method="golden", dry_run=True, **QUICK), "dry_run"),
-        (lambda: kgqa.load("nowhere"), "nowhere"), (lambda: golden().question("none"), "none: no such question"),
-        (lambda: kgqa.compare(golden()), "1 finished run. Name two or more runs"),
-        (lambda: kgqa.ask(" ", MILL), "a question and a passage"),
-        (lambda: kgqa.ask("Who?", [("Title", "")]), "a question and a passage"),
-    ]  # fmt: skip
-    for wrong, message in mistakes:
-        assert message in refusal(wrong)
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        pytest.param(
+            lambda: kgqa.run(method="trase", **QUICK),
+            "method=trase: no such method. Did you mean trace",
+            id="unknown method",
+        ),
+        pytest.param(lambda: kgqa.run(method="golden", dry_run=True, **QUICK), "dry_run", id="command-line option"),
+        pytest.param(lambda: kgqa.load("nowhere"), "nowhere", id="unknown run"),
+        pytest.param(lambda: golden().question("none"), "none: no such question", id="unknown question"),
+        pytest.param(lambda: kgqa.compare(golden()), "1 finished run. Name two or more runs", id="one run to compare"),
+        pytest.param(lambda: kgqa.ask(" ", MILL), "a question and a passage", id="empty question"),
+        pytest.param(lambda: kgqa.ask("Who?", [("Title", "")]), "a question and a passage", id="empty passage"),
+    ],
+)
+def test_a_mistake_is_an_error_of_one_line(wrong: Callable[[], object], message: str) -> None:
+    assert message in refusal(wrong)
 
 
 def test_importing_it_imports_nothing_else() -> None:
@@ -94,11 +101,16 @@ def test_importing_it_imports_nothing_else() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_every_value_means_itself_in_hydras_grammar() -> None:
-    words = ["trace", " lead", "it's", "C:\\x\\'y", "trailing\\", "12", "1e5", "true", "null", "", "nan", "a,b", "f#n"]
-    others: list[Any] = ["${x}", "é", "a b/c.jsonl", "range(1)", "~x", None, True, 3, 2.5, ["a", "b,c"], {"a": 1}]
-    for value in [*words, *others]:
-        override = OverridesParser.create().parse_override(format_override("key", value))
-        assert not override.is_sweep_override()
-        read = override.value()
-        assert getattr(read, "text", read) == value or read in ([["a", "b,c"]], ["a", "b,c"], {"a": 1})
+@pytest.mark.parametrize(
+    "value",
+    [
+        "trace", " lead", "it's", "C:\\x\\'y", "trailing\\", "12", "1e5", "true", "null", "", "nan", "a,b", "f#n",
+        "${x}", "é", "a b/c.jsonl", "range(1)", "~x", None, True, 3, 2.5, ["a", "b,c"], {"a": 1},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_every_value_means_itself_in_hydras_grammar(value: Any) -> None:
+    override = OverridesParser.create().parse_override(format_override("key", value))
+    assert not override.is_sweep_override()
+    parsed = override.value()
+    assert getattr(parsed, "text", parsed) == value

@@ -65,15 +65,12 @@ def damage(file: Path, path: str, value: object) -> None:
 def test_damaged_truncated_or_missing_file_of_a_run(
     run: Path, name: str, path: str, value: object, message: str
 ) -> None:
-    file, text = run / name, (run / name).read_text("utf-8")
+    file = run / name
     damage(file, path, value)
     line = refusal(FinishedRun.read, run)
     assert message in line
     assert str(file) in line
     assert line.endswith(". Run the same command again to rewrite it.")
-    for cut in (text[:-20], "", "[1", "7"):
-        file.write_text(cut, encoding="utf-8")
-        assert f"{file}: " in refusal(FinishedRun.read, run)
     file.unlink()
     missing = f"{name}: no such file, so this is not the folder of a finished run"
     assert missing in refusal(FinishedRun.read, run)
@@ -104,15 +101,42 @@ def test_damaged_line(run: Path, name: str, path: str, value: object, message: s
         assert f"Judge the run again: kgqa evaluate {run} judge=" in line
 
 
-def test_damaged_sweep(tmp_path: Path) -> None:
-    for name, path, value, message in [
-        ("sweep.json", "cells.1.overrides", REMOVED, "sweep.json: cells.1.overrides is missing"),
-        ("cells/000.json", "status", "lost", "cells/000.json: status='lost' is not 'running'"),
-        ("cells/000.json", "run", REMOVED, "cells/000.json: run is missing"),
-    ]:
-        sweep = Path(shutil.copytree(KEPT / "sweep", tmp_path / path))
-        damage(sweep / name, path, value)
-        assert message in refusal(lambda: (Sweep.read(sweep), CellState.read(sweep, 0)))  # noqa: B023 - called at once
+@pytest.mark.parametrize("name", ["metrics.json", "manifest.json", "settings.json"])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        pytest.param(lambda text: text[:-20], id="truncated"),
+        pytest.param(lambda text: "", id="empty"),
+        pytest.param(lambda text: "[1", id="open list"),
+        pytest.param(lambda text: "7", id="number"),
+    ],
+)
+def test_truncated_file_of_a_run_is_reported(run: Path, name: str, cut: Callable[[str], str]) -> None:
+    file = run / name
+    file.write_text(cut(file.read_text("utf-8")), encoding="utf-8")
+    assert f"{file}: " in refusal(FinishedRun.read, run)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "message"),
+    [
+        pytest.param(
+            "sweep.json",
+            "cells.1.overrides",
+            REMOVED,
+            "sweep.json: cells.1.overrides is missing",
+            id="cell without overrides",
+        ),
+        pytest.param(
+            "cells/000.json", "status", "lost", "cells/000.json: status='lost' is not 'running'", id="unknown status"
+        ),
+        pytest.param("cells/000.json", "run", REMOVED, "cells/000.json: run is missing", id="status without run"),
+    ],
+)
+def test_damaged_sweep(tmp_path: Path, name: str, path: str, value: object, message: str) -> None:
+    sweep = Path(shutil.copytree(KEPT / "sweep", tmp_path / path))
+    damage(sweep / name, path, value)
+    assert message in refusal(lambda: (Sweep.read(sweep), CellState.read(sweep, 0)))
 
 
 def test_stale_verdict_and_line_separators_in_answer(run: Path) -> None:

@@ -43,16 +43,23 @@ def test_no_context_and_all_documents_prompts() -> None:
     context = "Title: T0\ntext 0\n\nTitle: T1\ntext 1\n\nTitle: T2\ntext 2"
     assert context in call.prompt.messages[0].content
     assert (result.evidence, result.context_tokens) == (tuple(passage.id for passage in PASSAGES), len(context.split()))
-    replies: list[tuple[str | Completion, str, dict[str, int]]] = [
-        (" Paris.\nBecause it is.", "Paris.", {}),
-        ('"Paris"', '"Paris"', {}),
-        ("\n\n", "", {"empty_answer": 1}),
-        (Completion("It is the town of", "length"), "It is the town of", {"truncated_answer": 1}),
-        (Completion("Paris\nIt is the", "length"), "Paris", {}),
-    ]
-    for reply, text, flags in replies:
-        result, _ = answer(NoContext("zero_shot", 25), reply)
-        assert (result.text, result.flags) == (text, flags)
+
+
+@pytest.mark.parametrize(
+    ("reply", "text", "flags"),
+    [
+        pytest.param(" Paris.\nBecause it is.", "Paris.", {}, id="first line"),
+        pytest.param('"Paris"', '"Paris"', {}, id="quotes"),
+        pytest.param("\n\n", "", {"empty_answer": 1}, id="empty"),
+        pytest.param(
+            Completion("It is the town of", "length"), "It is the town of", {"truncated_answer": 1}, id="truncated"
+        ),
+        pytest.param(Completion("Paris\nIt is the", "length"), "Paris", {}, id="truncated after the first line"),
+    ],
+)
+def test_answer_is_the_first_line_of_the_reply(reply: str | Completion, text: str, flags: dict[str, int]) -> None:
+    result, _ = answer(NoContext("zero_shot", 25), reply)
+    assert (result.text, result.flags) == (text, flags)
 
 
 def test_retrieve_only_searches_once_and_asks_no_model() -> None:
@@ -62,8 +69,8 @@ def test_retrieve_only_searches_once_and_asks_no_model() -> None:
     assert ONLY.uses == {"search"}
     assert World([], {}).answer(ONLY) == Answer("", flags={"empty_retrieval": 1})
     results = {"": (BIRCH, CEDAR)}  # Birch has too many words
-    for method in (ONLY, READ, replace(ONLY, reranker=True)):
-        assert World(["1901"], results).answer(replace(method, max_passage_words=5)).evidence == (CEDAR.id,)
+    short = [replace(method, max_passage_words=5) for method in (ONLY, READ, replace(ONLY, reranker=True))]
+    assert [World(["1901"], results).answer(method).evidence for method in short] == [(CEDAR.id,)] * 3
 
 
 def test_reranker_keeps_the_best_candidates() -> None:
@@ -100,15 +107,22 @@ def test_retrieve_read_shows_the_passages() -> None:
     assert (answer.text, answer.evidence, answer.flags) == ("1901", (), {})
 
 
-def test_question_words_leave_the_query() -> None:
-    for question, query in [
-        ("Where is the mother of Alder buried?", "the mother of Alder buried?"),
-        ("In which town, how and why?", "In town, and"),
-        ("Which came first, How To Avoid It or What Is Elm?", "came first, How To Avoid It or What Is Elm?"),
-        ("Who?", "Who?"),
-        ("The Whoniverse whose author", "The Whoniverse whose author"),
-    ]:
-        assert remove_question_words(question) == query
+@pytest.mark.parametrize(
+    ("question", "query"),
+    [
+        pytest.param("Where is the mother of Alder buried?", "the mother of Alder buried?", id="first word"),
+        pytest.param("In which town, how and why?", "In town, and", id="every question word"),
+        pytest.param(
+            "Which came first, How To Avoid It or What Is Elm?",
+            "came first, How To Avoid It or What Is Elm?",
+            id="no capitalized words",
+        ),
+        pytest.param("Who?", "Who?", id="no other words"),
+        pytest.param("The Whoniverse whose author", "The Whoniverse whose author", id="longer words"),
+    ],
+)
+def test_question_words_leave_the_query(question: str, query: str) -> None:
+    assert remove_question_words(question) == query
 
 
 def test_impossible_settings_are_rejected() -> None:

@@ -42,6 +42,16 @@ def test_key_ignores_role_and_template() -> None:
     assert cache_key({}, other) == cache_key({}, CALL)
 
 
+def canonical_key(identity: Json, call: Call[Any]) -> str:
+    record = call_json(call)
+    for name in ("role", "scorer"):
+        record.pop(name, None)
+    if "prompt" in record:
+        record["prompt"].pop("template")
+    canonical = json.dumps([identity, record], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def test_key_is_the_hash_of_canonical_json() -> None:
     """As keys were made before there was a quicker way, so that every reply kept then is found."""
     text = 'Zürich "quoted" \\ \n\x00\x7f  🌲 \ud800'
@@ -56,15 +66,7 @@ def test_key_is_the_hash_of_canonical_json() -> None:
     calls += [Choose(prompt, options) for prompt in prompts for options in (("A", "B"), (text,), ())]
     calls += [CountTokens(text), Rank(text, (text, "b")), Search(text, 3), Search("q", 1, titles=(text,), pool=())]
     identity = {"engine": "e", "b": {"z": 1, "a": [text, 1e-7]}}
-    for call in calls:
-        record = call_json(call)
-        for left_out in ("role", "scorer"):
-            record.pop(left_out, None)
-        if "prompt" in record:
-            record["prompt"].pop("template")
-        canonical = json.dumps([identity, record], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        expected = hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
-        assert cache_key(identity, call) == expected, call
+    assert [cache_key(identity, call) for call in calls] == [canonical_key(identity, call) for call in calls]
 
 
 CHAT = {"engine": "openai", "server": "hosted", "endpoints": "both"}
@@ -135,23 +137,30 @@ def trace(folder: Path, call: Any) -> Path:
     return folder
 
 
-def test_damaged_call_is_rejected(tmp_path: Path) -> None:
-    for kind, call in CALLS.items():
-        (traced,) = read_trace(trace(tmp_path, call))
-        assert traced.calls[0].kind == call["call"]
-        assert traced.calls[0].error == ("EngineError: no" if kind == "failed" else None)
-    cases: list[tuple[str, str, Any, str]] = [
-        ("generate", "call", "sing", "call='sing': no such kind"),
-        ("generate", "reply", None, "reply: its content=None is not a valid object"),
-        ("generate", "reply", {**COMPLETION, "usage": [3, 0]}, r"reply: usage"),
-        ("generate", "reply", {**COMPLETION, "usage": [10**250, 0, "x", 0]}, r"reply: usage"),
-        ("rank", "reply", "ab", "reply: its content='ab' is not"),
-        ("triples", "reply", [["Ann"]], r"reply: 0\.1 is missing"),
-    ]
-    for kind, key, value, message in cases:
-        with pytest.raises(DataError, match=message) as refused:
-            list(read_trace(trace(tmp_path, {**CALLS[kind], key: value})))
-        assert f"{tmp_path / TRACE}:1: " in str(refused.value)
+@pytest.mark.parametrize(("kind", "call"), CALLS.items())
+def test_every_kind_of_call_is_read(tmp_path: Path, kind: str, call: Json) -> None:
+    (traced,) = read_trace(trace(tmp_path, call))
+    assert traced.calls[0].kind == call["call"]
+    assert traced.calls[0].error == ("EngineError: no" if kind == "failed" else None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "message"),
+    [
+        pytest.param("generate", "call", "sing", "call='sing': no such kind", id="unknown kind"),
+        pytest.param("generate", "reply", None, "reply: its content=None is not a valid object", id="no reply"),
+        pytest.param("generate", "reply", {**COMPLETION, "usage": [3, 0]}, r"reply: usage", id="short usage"),
+        pytest.param(
+            "generate", "reply", {**COMPLETION, "usage": [10**250, 0, "x", 0]}, r"reply: usage", id="huge usage"
+        ),
+        pytest.param("rank", "reply", "ab", "reply: its content='ab' is not", id="rank with text"),
+        pytest.param("triples", "reply", [["Ann"]], r"reply: 0\.1 is missing", id="short triple"),
+    ],
+)
+def test_damaged_call_is_rejected(tmp_path: Path, kind: str, key: str, value: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message) as refused:
+        list(read_trace(trace(tmp_path, {**CALLS[kind], key: value})))
+    assert f"{tmp_path / TRACE}:1: " in str(refused.value)
 
 
 def test_stop_string_is_stored_if_reported() -> None:

@@ -68,11 +68,21 @@ def gguf(file: Path, *, adds_bos: bool | None = True) -> Path:
     return file
 
 
-def test_gguf_file_and_a_damaged_one(tmp_path: Path) -> None:
-    for adds_bos, plain in [(True, "<s>Q:"), (False, "Q:"), (None, "<s>Q:")]:
-        template = ChatTemplate.of(gguf(tmp_path / f"{adds_bos}.gguf", adds_bos=adds_bos))
-        assert template.render(CALL) == "<s><user>Where?<assistant>Answer:"
-        assert (template.eos, template.render(PLAIN)) == ("</s>", plain)
+@pytest.mark.parametrize(
+    ("adds_bos", "plain"),
+    [
+        pytest.param(True, "<s>Q:", id="with bos"),
+        pytest.param(False, "Q:", id="without bos"),
+        pytest.param(None, "<s>Q:", id="unknown"),
+    ],
+)
+def test_template_of_a_gguf_file(tmp_path: Path, adds_bos: bool | None, plain: str) -> None:
+    template = ChatTemplate.of(gguf(tmp_path / f"{adds_bos}.gguf", adds_bos=adds_bos))
+    assert template.render(CALL) == "<s><user>Where?<assistant>Answer:"
+    assert (template.eos, template.render(PLAIN)) == ("</s>", plain)
+
+
+def test_damaged_gguf_file_is_rejected(tmp_path: Path) -> None:
     file = gguf(tmp_path / "page.gguf")
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(DataError, match="header is broken"):
@@ -82,11 +92,21 @@ def test_gguf_file_and_a_damaged_one(tmp_path: Path) -> None:
         ChatTemplate.of(file)
 
 
-def test_template_without_system_role() -> None:
-    for source in (REFUSING, ALTERNATING, OMITTING):
-        assert template(source).render(CONVERSATION) == "<user>Be brief.\n\nWhy?<assistant>So.<assistant>Answer:"
-        assert template(source).flags(CONVERSATION) == ("no_system",)
-        assert template(source).flags(CALL) == template(CHATML).flags(CONVERSATION) == ()
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(REFUSING, id="rejecting"),
+        pytest.param(ALTERNATING, id="alternating"),
+        pytest.param(OMITTING, id="omitting"),
+    ],
+)
+def test_template_without_system_role(source: str) -> None:
+    assert template(source).render(CONVERSATION) == "<user>Be brief.\n\nWhy?<assistant>So.<assistant>Answer:"
+    assert template(source).flags(CONVERSATION) == ("no_system",)
+    assert template(source).flags(CALL) == template(CHATML).flags(CONVERSATION) == ()
+
+
+def test_conversation_with_and_without_template() -> None:
     assert template(CHATML).render(CONVERSATION) == "<system>Be brief.<user>Why?<assistant>So.<assistant>Answer:"
     bare = ChatTemplate(None, "<s>", "</s>", completion_bos=True)
     assert bare.render(CONVERSATION) == "<s>Be brief.\n\nWhy?\n\nSo.\nAnswer:"
@@ -94,19 +114,30 @@ def test_template_without_system_role() -> None:
     assert template(None, 100).flags(CALL) == ("no_template", "no_thinking")
 
 
-def test_end_of_prompt() -> None:
-    closed = "<user>Where?<assistant><think>\n\n</think>\n\nAnswer:"
-    cases: list[tuple[str, int | str, Any, str]] = [
-        *((source, 100, CALL, "<user>Where?<assistant><think>\n") for source in (HYBRID, ALWAYS, CHATML)),
-        *((source, "off", CALL, closed) for source in (HYBRID, ALWAYS)),
-        *((source, "high", PICK, closed) for source in (HYBRID, ALWAYS)),
-        (HARMONY, "low", CALL, "Reasoning: low<|start|>assistant<|channel|>analysis<|message|>"),
-        (HARMONY, "off", CALL, "<|start|>assistant<|channel|>final<|message|>Answer:"),
-        (HYBRID, 100, PLAIN, "Q:"),
-    ]
-    for source, setting, call, text in cases:
-        assert template(source, setting).render(call) == text
-        assert template(source, setting).flags(call) == (("no_thinking",) if call == PLAIN else ())
+OPENED = "<user>Where?<assistant><think>\n"
+CLOSED = "<user>Where?<assistant><think>\n\n</think>\n\nAnswer:"
+
+
+@pytest.mark.parametrize(
+    ("source", "setting", "call", "text"),
+    [
+        pytest.param(HYBRID, 100, CALL, OPENED, id="hybrid, on"),
+        pytest.param(ALWAYS, 100, CALL, OPENED, id="always, on"),
+        pytest.param(CHATML, 100, CALL, OPENED, id="chatml, on"),
+        pytest.param(HYBRID, "off", CALL, CLOSED, id="hybrid, off"),
+        pytest.param(ALWAYS, "off", CALL, CLOSED, id="always, off"),
+        pytest.param(HYBRID, "high", PICK, CLOSED, id="hybrid, choice"),
+        pytest.param(ALWAYS, "high", PICK, CLOSED, id="always, choice"),
+        pytest.param(
+            HARMONY, "low", CALL, "Reasoning: low<|start|>assistant<|channel|>analysis<|message|>", id="harmony, low"
+        ),
+        pytest.param(HARMONY, "off", CALL, "<|start|>assistant<|channel|>final<|message|>Answer:", id="harmony, off"),
+        pytest.param(HYBRID, 100, PLAIN, "Q:", id="completion"),
+    ],
+)
+def test_end_of_prompt(source: str, setting: int | str, call: Any, text: str) -> None:
+    assert template(source, setting).render(call) == text
+    assert template(source, setting).flags(call) == (("no_thinking",) if call == PLAIN else ())
 
 
 def test_setting_is_in_identity_only_if_on() -> None:
@@ -128,24 +159,48 @@ def reply(text: str, output: int = 10, reasoning: int = 0, finish: Any = "stop")
 CHANNELS = "<|channel|>analysis<|message|>It is in France.<|end|><|start|>assistant<|channel|>final<|message|>Lyon"
 
 
+@pytest.mark.parametrize(
+    ("text", "answer", "reasoning"),
+    [
+        pytest.param("<think>\nIt is in France.\n</think>\n\nLyon", "Lyon", "It is in France.", id="block"),
+        # the prompt opened it
+        pytest.param("It is in France.\n</think>\n\nLyon", "Lyon", "It is in France.", id="block opened by the prompt"),
+        # the prompt opened it
+        pytest.param("\n<think>A</think><think>B</think>Lyon", "Lyon", "A\nB", id="two blocks"),
+        pytest.param("Ly<think>A</think>on", "Lyon", "A", id="block within the answer"),
+        pytest.param("<think>\n\n</think>\n\nLyon", "Lyon", "", id="empty block"),
+        pytest.param(CHANNELS, "Lyon", "It is in France.", id="channels"),
+        # special tokens omitted
+        pytest.param(
+            "analysisIt is in France.assistantfinalLyon",
+            "Lyon",
+            "It is in France.",
+            id="channels without special tokens",
+        ),
+        # special tokens omitted
+        pytest.param("<|start|>assistant<|channel|>final<|message|>Lyon<|return|>", "Lyon", "", id="final channel"),
+        pytest.param("<think>It is in", "", "It is in", id="unfinished block"),
+        pytest.param("<think>It is in France.</think>\n", "", "It is in France.", id="block without an answer"),
+        pytest.param("<|channel|>analysis<|message|>It is in", "", "It is in", id="unfinished channel"),
+    ],
+)
+def test_thought_is_split_from_the_answer(text: str, answer: str, reasoning: str) -> None:
+    split = split_thought(reply(text))
+    assert (split.text, split.thought, "thought_out" in split.flags) == (answer, reasoning, not answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        pytest.param("It is in", "", id="unfinished thought"),
+        pytest.param("<think>\n\n</think>\n\nLyon", "Lyon", id="finished thought"),
+    ],
+)
+def test_truncated_thought_has_no_answer(text: str, answer: str) -> None:
+    assert split_thought(reply(text, finish="length"), thinks=True).text == answer
+
+
 def test_split_and_join_thought() -> None:
-    for text, answer, reasoning in [
-        ("<think>\nIt is in France.\n</think>\n\nLyon", "Lyon", "It is in France."),
-        ("It is in France.\n</think>\n\nLyon", "Lyon", "It is in France."),  # the prompt opened it
-        ("\n<think>A</think><think>B</think>Lyon", "Lyon", "A\nB"),
-        ("Ly<think>A</think>on", "Lyon", "A"),
-        ("<think>\n\n</think>\n\nLyon", "Lyon", ""),
-        (CHANNELS, "Lyon", "It is in France."),
-        ("analysisIt is in France.assistantfinalLyon", "Lyon", "It is in France."),  # special tokens omitted
-        ("<|start|>assistant<|channel|>final<|message|>Lyon<|return|>", "Lyon", ""),
-        ("<think>It is in", "", "It is in"),
-        ("<think>It is in France.</think>\n", "", "It is in France."),
-        ("<|channel|>analysis<|message|>It is in", "", "It is in"),
-    ]:
-        split = split_thought(reply(text))
-        assert (split.text, split.thought, "thought_out" in split.flags) == (answer, reasoning, not answer)
-    for text, answer in (("It is in", ""), ("<think>\n\n</think>\n\nLyon", "Lyon")):
-        assert split_thought(reply(text, finish="length"), thinks=True).text == answer
     split = split_thought(reply("Lyon", output=30, reasoning=7), "It is in France.")
     assert reply_from_json(CALL, reply_json(split)) == split
     assert "thought" not in reply_json(reply("Lyon"))

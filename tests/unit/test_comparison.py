@@ -23,13 +23,22 @@ from kgqa.types import Question
 TRANSCRIPTS = Path(os.environ.get("KGQA_DATA", "")) / "field" / "search_agent_transcripts"
 
 
-def test_kappa_equals_statsmodels() -> None:
-    for table, expected in [
-        ([[20, 5], [10, 15]], 0.4), ([[44, 5, 1], [7, 20, 3], [9, 5, 6]], 0.49152542372881347),
-        ([[0, 1], [1, 0]], -1.0), ([[9]], None), ([], None),
-    ]:  # fmt: skip
-        pairs = [(row, column) for row, counts in enumerate(table) for column, n in enumerate(counts) for _ in range(n)]
-        assert cohen_kappa(pairs) == (expected if expected is None else pytest.approx(expected, abs=1e-12))
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        pytest.param([[20, 5], [10, 15]], 0.4, id="two labels"),
+        pytest.param([[44, 5, 1], [7, 20, 3], [9, 5, 6]], 0.49152542372881347, id="three labels"),
+        pytest.param([[0, 1], [1, 0]], -1.0, id="opposite"),
+        pytest.param([[9]], None, id="one label"),
+        pytest.param([], None, id="empty"),
+    ],
+)
+def test_kappa_equals_statsmodels(table: list[list[int]], expected: float | None) -> None:
+    pairs = [(row, column) for row, counts in enumerate(table) for column, n in enumerate(counts) for _ in range(n)]
+    assert cohen_kappa(pairs) == (expected if expected is None else pytest.approx(expected, abs=1e-12))
+
+
+def test_agreement_counts_missing_verdicts() -> None:
     measured = agreement(["correct", None, "incorrect", "correct"], ["correct", "correct", None, "incorrect"])
     confusion = {"correct": {"correct": 1, "incorrect": 1}, "incorrect": {"correct": 0, "incorrect": 0}}
     assert measured == LabelAgreement(n=2, left_out=2, percent=50.0, kappa=0.0, confusion=confusion)
@@ -37,7 +46,14 @@ def test_kappa_equals_statsmodels() -> None:
     assert (nothing.n, nothing.percent, nothing.kappa, nothing.confusion) == (0, None, None, {})
 
 
-def test_scores_agree_with_1597_verdicts_of_gpt_4o() -> None:
+@pytest.mark.parametrize(
+    ("judge", "percent", "kappa", "confusion"),
+    [("EM", 85.60, 0.701, (876, 229, 1, 491)), ("containment", 89.61, 0.774, (953, 152, 14, 478))],
+    ids=["EM", "containment"],
+)
+def test_scores_agree_with_1597_verdicts_of_gpt_4o(
+    judge: str, percent: float, kappa: float, confusion: tuple[int, ...]
+) -> None:
     files = sorted(TRANSCRIPTS.glob("r1searcher_*.jsonl.gz"))
     if not files:
         pytest.skip("no search_agent_transcripts; set KGQA_DATA")
@@ -49,31 +65,41 @@ def test_scores_agree_with_1597_verdicts_of_gpt_4o() -> None:
         for question, row in zip(questions, rows, strict=True)
     ]
     labels = label_by_scores(scored)
-    for judge, percent, kappa, confusion in [
-        ("EM", 85.60, 0.701, (876, 229, 1, 491)),
-        ("containment", 89.61, 0.774, (953, 152, 14, 478)),
-    ]:
-        result = agreement(verdicts, [labels[judge][question.id] for question in questions])
-        assert result.percent == pytest.approx(percent, abs=0.005)
-        assert (result.n, result.left_out) == (1597, 0)
-        assert result.kappa == pytest.approx(kappa, abs=0.0005)
-        assert tuple(result.confusion[mine][other] for mine in (RIGHT, WRONG) for other in (RIGHT, WRONG)) == confusion
+    result = agreement(verdicts, [labels[judge][question.id] for question in questions])
+    assert result.percent == pytest.approx(percent, abs=0.005)
+    assert (result.n, result.left_out) == (1597, 0)
+    assert result.kappa == pytest.approx(kappa, abs=0.0005)
+    assert tuple(result.confusion[mine][other] for mine in (RIGHT, WRONG) for other in (RIGHT, WRONG)) == confusion
 
 
 F1_LIKE = [0.0, 0.0, 0.0, 0.4, 0.5, 2 / 3, 1.0, 1.0]
 
 
-def test_mcnemar_holm_and_power_equal_statsmodels() -> None:
+@pytest.mark.parametrize(
+    ("wins", "losses", "p"),
+    [(10, 2, 0.03857421875), (5, 5, 1), (0, 7, 0.015625), (30, 12, 0.007915897334896727), (1, 0, 1), (0, 0, 1)],
+)
+def test_mcnemar_equals_statsmodels(wins: int, losses: int, p: float) -> None:
     # statsmodels 0.15.0: stats.contingency_tables.mcnemar(exact=True)
-    for wins, losses, expected in [(10, 2, 0.03857421875), (5, 5, 1), (0, 7, 0.015625), (30, 12, 0.007915897334896727)]:
-        assert mcnemar(wins, losses) == pytest.approx(expected, abs=1e-12)
-    assert mcnemar(1, 0) == mcnemar(0, 0) == 1.0
+    assert mcnemar(wins, losses) == pytest.approx(p, abs=1e-12)
+
+
+def test_holm_equals_statsmodels() -> None:
     # stats.multitest.multipletests(method="holm")
     assert holm([0.01, 0.04, 0.03, 0.005, 0.2, 0.6]) == pytest.approx([0.05, 0.12, 0.12, 0.03, 0.4, 0.6])
-    assert (holm([0.9, 0.8]), holm([])) == ([1.0, 1.0], [])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@pytest.mark.parametrize(
+    ("difference", "deviation", "count"), [(2, 30, 1766), (5, 40, 503), (1, 25, 4906), (-2, 30, 1766), (100, 1, 2)]
+)
+def test_power_equals_statsmodels(difference: float, deviation: float, count: int) -> None:
     # NormalIndPower(ddof=0).solve_power(ratio=0), ceiled
-    for difference, deviation, needed in [(2, 30, 1766), (5, 40, 503), (1, 25, 4906), (-2, 30, 1766), (100, 1, 2)]:
-        assert questions_needed(difference, deviation) == needed
+    assert questions_needed(difference, deviation) == count
+
+
+def test_power_needs_a_difference_and_a_deviation() -> None:
     assert questions_needed(2.0, 0.0) is None
     with pytest.raises(ValueError, match="difference of 0"):
         questions_needed(0.0, 30.0)

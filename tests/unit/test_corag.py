@@ -103,9 +103,21 @@ def test_best_chain_makes_no_information_least_likely() -> None:
         World(["who?"], lambda _: None).answer(max_steps=1, decode="best_of_n", chains=1)
 
 
-def test_label_and_quotes_are_no_part_of_a_sub_query() -> None:
-    for line in (" Who? ", '"Who?"', "Intermediate query 2: Who?", "Query 3: Who?", "Follow-up question: Who?"):
-        assert read_query(line) == "Who?"
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(" Who? ", id="blanks"),
+        pytest.param('"Who?"', id="quotes"),
+        pytest.param("Intermediate query 2: Who?", id="intermediate query"),
+        pytest.param("Query 3: Who?", id="query"),
+        pytest.param("Follow-up question: Who?", id="follow-up question"),
+    ],
+)
+def test_label_and_quotes_are_no_part_of_a_sub_query(line: str) -> None:
+    assert read_query(line) == "Who?"
+
+
+def test_sub_query_stays_without_a_label() -> None:
     assert (read_query("Query letters: who wrote them?"), read_query("")) == ("Query letters: who wrote them?", "")
 
 
