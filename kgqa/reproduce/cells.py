@@ -30,7 +30,7 @@ class PlannedCell:
     """A published cell with the overrides it would run with here. `state` is "run", "mean" or why it cannot run.
 
     reasons: the details of why it cannot, each with a state. runs: of a cell that can. Cells with equal overrides share
-    them.
+    them. waiting: the experiment of a cell that lacks weights or data, once it is composed.
     """
 
     published: PublishedCell
@@ -38,10 +38,11 @@ class PlannedCell:
     state: str
     reasons: Mapping[str, str] = field(default_factory=dict)
     runs: CellRuns | None = None
+    waiting: Experiment | None = None
 
     @property
     def experiment(self) -> Experiment | None:
-        return self.runs.experiment if self.runs else None
+        return self.runs.experiment if self.runs else self.waiting
 
     @property
     def tests(self) -> Sequence[Cell]:

@@ -9,22 +9,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from kgqa.artifacts.adapter import CONFIG
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.trained import Trained
-from kgqa.config.files import GroupChoice, flatten, groups, list_choices
+from kgqa.config.files import GroupChoice, config_files, flatten, groups, list_choices
 from kgqa.config.keys import list_keys, paper_choice
 from kgqa.config.overrides import override_key, override_values, parse_override
 from kgqa.config.short_forms import model_slug
 from kgqa.datasets.sampling import TRACE_SAMPLE
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.experiment import Experiment
-from kgqa.reproduce.cells import PlannedCell
+from kgqa.reproduce.cells import NEEDING, PlannedCell
 from kgqa.reproduce.protocol import Protocol, protocol_of
 from kgqa.reproduce.tables import PaperSetting, PublishedTable
 from kgqa.reproduce.trained_models import TRAINED, find_model
+from kgqa.types import Json
 from kgqa.util.settings import Source
 from kgqa.util.text import pluralize
 
@@ -65,8 +68,11 @@ def count_questions(table: PublishedTable, protocol: Protocol | None, planned: S
 def list_setting_differences(
     table: PublishedTable, cells: Sequence[PlannedCell], overrides: Sequence[str]
 ) -> list[Row]:
-    """Return the differences of the cells that can run, each once."""
-    running = [cell for cell in cells if cell.state == "run"]
+    """Return the differences of the cells that can run, each once.
+
+    If none can run, they are those of the cells that lack weights or data.
+    """
+    running = [cell for cell in cells if cell.state == "run"] or compose_waiting(cells)
     # which questions are answered is a setting of its own
     listed = {"limit", "sample", "ids", *(setting.key for setting in table.settings)}
     here = ((setting, dict.fromkeys(_here(cell, setting) for cell in running)) for setting in table.settings)
@@ -75,6 +81,13 @@ def list_setting_differences(
     rows += dict.fromkeys((name, *texts) for cell in running for name, texts in cell.published.differs.items())
     listed |= {override_key(override) for override in overrides}
     return [*rows, *_list_choices(running, listed), *_list_values(running, listed)]
+
+
+def compose_waiting(cells: Sequence[PlannedCell]) -> list[PlannedCell]:
+    """Return the cells that lack weights or data, with their experiments."""
+    waiting = [cell for cell in cells if cell.state in NEEDING]
+    distinct = {cell.overrides: compose_experiment(cell.overrides) for cell in waiting}
+    return [replace(cell, waiting=distinct[cell.overrides]) for cell in waiting]
 
 
 def list_parts(experiment: Experiment) -> Iterator[tuple[str, str, bool]]:
@@ -194,18 +207,43 @@ def _list_choices(cells: Sequence[PlannedCell], listed: set[str]) -> Iterator[Ro
 
 
 def _list_values(cells: Sequence[PlannedCell], listed: set[str]) -> Iterator[Row]:
-    """Yield values that no paper gives and that answers depend on, one row per choice."""
-    by_choice = defaultdict[str, dict[str, None]](dict)  # the values of each choice
+    """Yield values that no paper gives and that answers depend on.
+
+    They are one row per choice and origin, and one row per value of the released program that differs from ours.
+    """
+    by_row = defaultdict[tuple[str, str], dict[str, None]](dict)  # the values of each
     for cell in cells:
         if experiment := cell.experiment:
             flat, named = flatten(experiment.config), {*override_values(cell.overrides), *listed}
+            released = released_values(experiment.choices.get("method", ""))
             for key, (choice, source) in _find_sources(experiment).items():
                 is_named = any(other == key or other.startswith(f"{key}.") for other in named)
                 if source.is_not_in_paper and not is_named:
                     text = f"{key}={_format(flat[key])}" if key in flat else f"{key} ({source.text})"
-                    by_choice[choice][text] = None
-    for choice, values in by_choice.items():
-        yield f"values of {choice}", "not given", ", ".join(values)
+                    is_other = key in released and released[key] != flat.get(key)
+                    name = f"{key} of {choice}" if is_other else f"values of {choice}"
+                    by_row[name, _describe_program(key, source, released, is_other=is_other)][text] = None
+    for (name, theirs), values in by_row.items():
+        yield name, theirs, ", ".join(values)
+
+
+@cache
+def released_values(method: str) -> Mapping[str, Json]:
+    """Return the values that the released program of a method has, by key, and none if no experiment sets them."""
+    for name in config_files("experiment"):
+        is_of_method = any((each.group, each.name) == ("method", method) for each in _list_brought("experiment", name))
+        if name.endswith("_released") and is_of_method:
+            return {key.name: key.value for key in list_keys("experiment", name)}
+    return {}
+
+
+def _describe_program(key: str, source: Source, released: Mapping[str, Json], *, is_other: bool) -> str:
+    """Return the column of the paper for a value that the paper does not give: what the released program has."""
+    if is_other:
+        return f"not given, released program: {_format(released[key])}"
+    if key in released or source.code:
+        return "not given, released program: as here"
+    return "not given"
 
 
 def _find_sources(experiment: Experiment) -> dict[str, tuple[str, Source]]:

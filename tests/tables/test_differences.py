@@ -89,7 +89,7 @@ def test_what_differs_is_listed_and_nothing_that_a_cell_does_not_use() -> None:
         ("knowtrace/table1", "LLaMA3, ReAct", "method.max_steps=7"),
     ]:
         rows = listed(table_id, cell_of(table_id, row, "2Wiki"))
-        assert [value in ours for name, _, ours in rows if name.startswith("values of method")] == [True]
+        assert sum(value in ours for name, _, ours in rows if name.startswith("values of method")) == 1
     knowtrace = listed("knowtrace/table1", cell_of("knowtrace/table1", "LLaMA3, KnowTrace", "2Wiki"))
     assert "method.max_iterations" not in str(knowtrace)  # the table sets it
     stand_in = listed("kgp/figure6", cell_of("kgp/figure6", "TAGME", "3"))
@@ -100,6 +100,32 @@ def test_what_differs_is_listed_and_nothing_that_a_cell_does_not_use() -> None:
     [prompt] = (theirs for name, theirs, _ in table["LLaMA"] if name == "agent's prompt")
     assert prompt.startswith("the instruction it was tuned on")
     assert "agent's prompt" not in str(table["T5"])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("method.temperature of method=search_agent", "not given, released program: 1.0", "method.temperature=0.0"),
+        ("method.at_limit of method=search_agent", "not given, released program: empty", "method.at_limit=answer"),
+    ],
+    ids=["temperature", "at_limit"],
+)
+def test_released_value_is_shown_where_the_paper_has_none(row: tuple[str, str, str]) -> None:
+    assert row in listed("searchr1/table2", cell_of("searchr1/table2", "Search-R1-base", "NQ"))
+
+
+def test_value_from_the_released_program_is_marked() -> None:
+    rows = listed("searchr1/table2", cell_of("searchr1/table2", "Search-R1-base", "NQ"))
+    same = [ours for _, theirs, ours in rows if theirs == "not given, released program: as here"]
+    assert "method.max_searches=4" in str(same)
+
+
+def test_cells_without_weights_have_differences() -> None:
+    cell = cell_of("searchr1/table2", "Search-R1-base", "NQ")
+    overrides = (*cell.overrides, "engine=llamacpp")
+    planned = PlannedCell(cell, overrides, "needs weights", {"no weights": "needs weights"})
+    rows = list_setting_differences(load_table("searchr1/table2"), [planned], ())
+    assert "method.temperature of method=search_agent" in [name for name, _, _ in rows]
 
 
 def test_which_questions_are_answered_is_described() -> None:
