@@ -32,7 +32,8 @@ def test_key_ignores_role_and_template() -> None:
     ]
     calls: list[Call[Any]] = [
         CALL, replace(CALL, max_tokens=11), replace(CALL, stop=()), replace(CALL, temperature=0.5),
-        replace(CALL, logprobs=0), replace(CALL, logprobs=1), replace(CALL, top_p=0.9), replace(CALL, seed=1), replace(CALL, thoughts="keep"), replace(CALL, tools="[]"),
+        replace(CALL, logprobs=0), replace(CALL, logprobs=1), replace(CALL, top_p=0.9),
+        replace(CALL, seed=1), replace(CALL, thoughts="keep"), replace(CALL, tools="[]"),
         replace(CALL, prompt=replace(PROMPT, prefill="")), replace(CALL, prompt=replace(PROMPT, form="completion")),
         *(replace(CALL, prompt=replace(PROMPT, messages=each)) for each in messages), Choose(PROMPT, ("A", "B")),
     ]  # fmt: skip

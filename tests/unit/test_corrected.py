@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kgqa.artifacts.metrics import Estimate
 from kgqa.scoring.agreement import agreement
 from kgqa.scoring.corrected import (
     Table,
@@ -41,6 +42,12 @@ def cells_of(accuracy: float, sensitivity: float, specificity: float) -> list[fl
     """Return the probabilities of a `Table`."""
     right, wrong = accuracy, 1 - accuracy
     return [right * sensitivity, wrong * (1 - specificity), right * (1 - sensitivity), wrong * specificity]
+
+
+def includes(estimate: Estimate, value: float) -> bool:
+    assert estimate.low is not None, estimate
+    assert estimate.high is not None, estimate
+    return estimate.low <= value <= estimate.high
 
 
 def test_estimate_weights_both_verdicts() -> None:
@@ -92,9 +99,7 @@ def test_interval_by_own_labels_covers(name: str, judged: int, count: int) -> No
     for row, accepted in zip(labeled, others, strict=True):
         table = Table(*map(int, row))
         estimate = correct_by_own_labels(int(accepted) + table.right_right + table.right_wrong, judged, table)
-        assert estimate.low is not None
-        assert estimate.high is not None
-        covered += estimate.low <= 100 * accuracy <= estimate.high
+        covered += includes(estimate, 100 * accuracy)
     # 1,000 studies: two standard errors are 1.4 points
     assert 0.93 <= covered / STUDIES <= 0.98
 
@@ -108,9 +113,7 @@ def test_interval_by_rates_covers(name: str) -> None:
     covered = 0
     for row, right in zip(labeled, accepted, strict=True):
         estimate = correct_by_rates(int(right), 400, Table(*map(int, row)))
-        assert estimate.low is not None
-        assert estimate.high is not None
-        covered += estimate.low <= 100 * accuracy <= estimate.high
+        covered += includes(estimate, 100 * accuracy)
     assert 0.93 <= covered / STUDIES <= 0.98
 
 
@@ -183,9 +186,7 @@ def test_corrected_interval_covers_recorded_verdicts(judge: int, naive: float, c
         pairs = [(bool(row[judge]), bool(row[2])) for row in sample[:count]]
         right = int(sample[:, judge].sum())
         estimate = correct_by_own_labels(right, 400, Table.count(pairs))
-        assert estimate.low is not None
-        assert estimate.high is not None
-        covered += estimate.low <= truth <= estimate.high
+        covered += includes(estimate, truth)
         low, high = wilson_interval(right / 4, 400)
         by_judge += low <= truth <= high
     assert covered / STUDIES >= 0.94

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,27 +73,38 @@ def test_gold_is_the_passage_with_the_sentence(tmp_path: Path) -> None:
     assert question.support == {question.passages[1].id}
     assert question.passages[1] == question.passages[3]
     bare = {"id": "a", "question": "?", "answer": "x", "type": "bridge"}
-    for gold in (
-        {"supporting_facts": [["A &amp; B", 0], ["C", 2], ["C", 3]]},
-        {"supporting_titles": ["A & B", "C"]},
-        {"supporting_titles": ["C"], "supporting_facts": [["A &amp; B", 1]]},
-    ):
-        question = only(hotpotqa(array(tmp_path, {**bare, **gold})))
-        assert question.support_titles == {"A & B", "C"}
-        assert (question.support, question.passages, question.hops) == (frozenset(), (), 2)
     several = {"id": "a", "question": "?", "answers": ["Ann", "Anne"], "answer_aliases": ["A.", "Ann", " "]}
     assert only(hotpotqa(array(tmp_path, several))).answers == ("Ann", "Anne", "A.")
     assert only(hotpotqa(array(tmp_path, {**bare, "answers": ["Anne", "x"]}))).answers == ("x", "Anne")
+
+
+@pytest.mark.parametrize(
+    "gold",
+    [
+        pytest.param({"supporting_facts": [["A &amp; B", 0], ["C", 2], ["C", 3]]}, id="facts"),
+        pytest.param({"supporting_titles": ["A & B", "C"]}, id="titles"),
+        pytest.param({"supporting_titles": ["C"], "supporting_facts": [["A &amp; B", 1]]}, id="titles and facts"),
+    ],
+)
+def test_gold_without_passages_is_titles(tmp_path: Path, gold: dict[str, Any]) -> None:
+    context = [["C", ["Short."]], ["C", ["One.", "Two."]], ["C", ["Other.", "Two."]], ["C", ["One.", "Two."]]]
+    question = only(hotpotqa(array(tmp_path, hotpotqa_record(context=context, supporting_facts=[["C", 1]]))))
+    bare = {"id": "a", "question": "?", "answer": "x", "type": "bridge"}
+    question = only(hotpotqa(array(tmp_path, {**bare, **gold})))
+    assert question.support_titles == {"A & B", "C"}
+    assert (question.support, question.passages, question.hops) == (frozenset(), (), 2)
+
+
+ALIASES = Path("id_aliases.json")
 
 
 def test_alias_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     aliases = tmp_path / "id_aliases.json"
     aliases.write_text('{"Q_id": "Q1", "aliases": ["UK", "Britain"], "demonyms": ["British"]}\n')
     file = array(tmp_path, hotpotqa_record(answer="UK", answer_id="Q1"), hotpotqa_record(_id="b", answer_id=None))
-    # looked for next to the questions
-    for named in (aliases, Path("id_aliases.json")):
-        questions = list(hotpotqa(file, named).questions())
-        assert [question.answers for question in questions] == [("UK", "Britain", "British"), ("yes",)]
+    # a file name is looked up next to the questions
+    answers = [[question.answers for question in hotpotqa(file, path).questions()] for path in (aliases, ALIASES)]
+    assert answers == [[("UK", "Britain", "British"), ("yes",)]] * 2
     assert hotpotqa(file).sha256 != hotpotqa(file, aliases).sha256 == hotpotqa(file, Path("auto")).sha256
     assert hotpotqa(file, Path("auto")).missing_golds == ""
     assert hotpotqa(file).corpus_identity() == hotpotqa(file, aliases).corpus_identity()
@@ -103,21 +115,35 @@ def test_alias_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"no such file, nor in {tmp_path}, " in refusal(hotpotqa(file, Path("id_aliases.json")))
 
 
-def test_data_folders_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("below", ["", "questions", "musique"])
+@pytest.mark.parametrize(("root", "variable"), [("own", "own"), ("data", "")], ids=["KGQA_DATA", "data"])
+def test_data_folders_are_searched(
+    root: str, variable: str, below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    for root in ("own", "data"):
-        monkeypatch.setenv("KGQA_DATA", "own" if root == "own" else "")
-        for below in ("", "questions", "musique"):
-            folder = Path(root, below)
-            folder.mkdir(exist_ok=True, parents=True)
-            target = lines(tmp_path, MUSIQUE).rename(folder / "musique_dev.jsonl")
-            assert (musique(None).file, musique(root).file) == (target, target)
-            target.unlink()
-    text = json.dumps(MUSIQUE)
-    for content in (text.encode("utf-8-sig"), gzip.compress(text.encode()), f"{text}\r\n\r\n".encode()):
-        # the encoding is recognized from the content
-        (tmp_path / "questions").write_bytes(content)
-        assert only(musique(tmp_path / "questions")).id == "2hop__1_2"
+    monkeypatch.setenv("KGQA_DATA", variable)
+    folder = Path(root, below)
+    folder.mkdir(parents=True)
+    target = lines(tmp_path, MUSIQUE).rename(folder / "musique_dev.jsonl")
+    assert musique(None).file == target
+    assert musique(root).file == target
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        pytest.param(lambda text: text.encode("utf-8-sig"), id="byte order mark"),
+        pytest.param(lambda text: gzip.compress(text.encode()), id="gzip"),
+        pytest.param(lambda text: f"{text}\r\n\r\n".encode(), id="blank line"),
+    ],
+)
+def test_encoding_is_recognized_by_the_content(encode: Callable[[str], bytes], tmp_path: Path) -> None:
+    (tmp_path / "questions").write_bytes(encode(json.dumps(MUSIQUE)))
+    assert only(musique(tmp_path / "questions")).id == "2hop__1_2"
+
+
+def test_compressed_file_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "musique_dev.jsonl.gz").write_bytes(gzip.compress(b"{}"))
     assert musique("x").file == Path("x/musique_dev.jsonl.gz")
@@ -136,27 +162,56 @@ def test_missing_files_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         MuSiQue("musique", "dev", {"dev": ()}, "musique", "musique", False)
 
 
-def test_invalid_file_is_rejected_with_its_place(tmp_path: Path) -> None:
-    file, whole = tmp_path / "questions.jsonl", json.dumps(MUSIQUE).encode()
-    for content, error in [
-        (b"", ": the file is empty. Download it again"), (b"[]", ": no answerable questions"),
-        (b"[\n" + whole[:-30], ": not JSON: .*download it again"), (whole + b'\n{"id": "b', ":2: not JSON"),
-        (b'{"id": "caf\xe9"}\n', r":1: not JSON: not UTF-8 \(byte 0xe9\)"),
-        (gzip.compress(whole)[:-20], ": broken gzip file"),
-        (json.dumps(musique_record(question="\ud800?")).encode(), r":1: '\\ud800' is half a character"),
-        (b"[%s, %s]" % (whole, whole), r": record 2 .*: id '2hop__1_2' is already used by .*: record 1"),
-    ]:  # fmt: skip
-        file.write_bytes(content)
-        assert re.match(f"{re.escape(str(file))}{error}", refusal(musique(file)))
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({"answer": 5}, "answer=5: .*. Correct the record"),
-        ({"answer": " "}, "answer=' ': .*dev split"),
-        ({"answer": "", "answers": ["x"]}, "answer='': no gold answer"),
-        ({"paragraphs": [{"title": "T", "paragraph_text": "One."}]}, "no key 'paragraphs.0.is_supporting'"),
-    ]
-    for changes, error in cases:
-        file = lines(tmp_path, musique_record(id="a"), musique_record(**changes))
-        assert re.match(f"{re.escape(str(file))}:2: {error}", refusal(musique(file)))
+WHOLE = json.dumps(MUSIQUE).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        pytest.param(b"", ": the file is empty. Download it again", id="empty"),
+        pytest.param(b"[]", ": no answerable questions", id="no questions"),
+        pytest.param(b"[\n" + WHOLE[:-30], ": not JSON: .*download it again", id="open list"),
+        pytest.param(WHOLE + b'\n{"id": "b', ":2: not JSON", id="open line"),
+        pytest.param(b'{"id": "caf\xe9"}\n', r":1: not JSON: not UTF-8 \(byte 0xe9\)", id="other encoding"),
+        pytest.param(gzip.compress(WHOLE)[:-20], ": broken gzip file", id="truncated gzip"),
+        pytest.param(
+            json.dumps(musique_record(question="\ud800?")).encode(),
+            r":1: '\\ud800' is half a character",
+            id="half a character",
+        ),
+        pytest.param(
+            b"[%s, %s]" % (WHOLE, WHOLE),
+            r": record 2 .*: id '2hop__1_2' is already used by .*: record 1",
+            id="duplicate id",
+        ),
+    ],
+)
+def test_invalid_file_is_rejected_with_its_place(tmp_path: Path, content: bytes, error: str) -> None:
+    file = tmp_path / "questions.jsonl"
+    file.write_bytes(content)
+    assert re.match(f"{re.escape(str(file))}{error}", refusal(musique(file)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        pytest.param({"answer": 5}, "answer=5: .*. Correct the record", id="number as answer"),
+        pytest.param({"answer": " "}, "answer=' ': .*dev split", id="blank answer"),
+        pytest.param({"answer": "", "answers": ["x"]}, "answer='': no gold answer", id="no answer"),
+        pytest.param(
+            {"paragraphs": [{"title": "T", "paragraph_text": "One."}]},
+            "no key 'paragraphs.0.is_supporting'",
+            id="no supporting flag",
+        ),
+    ],
+)
+def test_invalid_record_is_rejected_with_its_line(tmp_path: Path, changes: dict[str, Any], error: str) -> None:
+    file = tmp_path / "questions.jsonl"
+    file = lines(tmp_path, musique_record(id="a"), musique_record(**changes))
+    assert re.match(f"{re.escape(str(file))}:2: {error}", refusal(musique(file)))
+
+
+def test_file_of_another_dataset_suggests_it(tmp_path: Path) -> None:
     message = refusal(hotpotqa(array(tmp_path, hotpotqa_record(type="inference", evidences=[]))))
     assert "record 1 (id 5a): type='inference'" in message
     assert "looks like 2wiki" in message

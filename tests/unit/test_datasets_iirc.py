@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kgqa.datasets.iirc import IIRC
 from kgqa.errors import DataError
 from kgqa.types import Passage, Question
@@ -77,15 +79,24 @@ def test_original_form_has_pinned_and_linked_passages(tmp_path: Path) -> None:
     assert record.quoted == (Passage.of("tarnwick", "founded in 1388"), Passage.of("Heron & Sons", "since 1402"))
     assert (record.passages, record.support) == ((), frozenset())
     assert (record.id, record.type, record.hops) == ("q_1", "value", None)
-    for answer, gold in [
-        (span(" Hugo Pell "), "Hugo Pell"), (span("Ann", "Bob"), '["Ann", "Bob"]'), (VALUE, "53"), (BINARY, "yes"),
-    ]:  # fmt: skip
-        assert [each.answers for each in read(tmp_path, original(question(answer)))] == [(gold,)]
     several = dataset(
         tmp_path, original(question(NONE), question(BINARY, qid="q_2")), original(question(NONE, qid="3"))
     )
     assert [each.id if each else None for each in several.read()] == [None, "q_2", None]
     assert [each.id for each in several.questions()] == ["q_2"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        pytest.param(span(" Hugo Pell "), "Hugo Pell", id="span"),
+        pytest.param(span("Ann", "Bob"), '["Ann", "Bob"]', id="two spans"),
+        pytest.param(VALUE, "53", id="value"),
+        pytest.param(BINARY, "yes", id="binary"),
+    ],
+)
+def test_original_form_has_one_gold_per_kind(tmp_path: Path, answer: Record, gold: str) -> None:
+    assert [each.answers for each in read(tmp_path, original(question(answer)))] == [(gold,)]
 
 
 def test_processed_form_has_paragraphs_and_answers(tmp_path: Path) -> None:
@@ -95,24 +106,40 @@ def test_processed_form_has_paragraphs_and_answers(tmp_path: Path) -> None:
     # the main passage is in every prompt
     assert record.support == {record.passages[0].id}
     assert record.support_titles == {"Heron"}
-    date = {"day": "3", "month": "May", "year": "1902"}
-    for answers, gold in [
-        ([{"number": "7", "spans": ["x"]}], "7"),
-        ([{"number": "", "date": date, "spans": []}], "3-May-1902"),
-        ([{"spans": ["a"]}, {"spans": ["b"]}, {"spans": ["b"]}], "b"),  # the commonest of several annotators
-        ([{"spans": ["a", "b"]}], '["a", "b"]'),
-    ]:
-        assert [each.answers for each in read(tmp_path, processed(answers_objects=answers))] == [(gold,)]
 
 
-def test_broken_record_is_rejected(tmp_path: Path) -> None:
-    for record, error in [
-        (original(question({"type": "spam"})), "questions.0.answer.type='spam'"),
-        (original(question(span())), "question q_1: the answer has no text"),
-        (original(question(VALUE), text=None), "text=None"),
-        (processed(answers_objects=[]), "the answer has no text"),
-        ({"_id": "a", "question": "Who?", "answer": "x", "context": []}, "This looks like hotpotqa"),
-    ]:
-        message = refusal(read, tmp_path, record, error=DataError)
-        assert error in message
-        assert message.startswith(str(tmp_path / "dev.json"))
+@pytest.mark.parametrize(
+    ("answers", "gold"),
+    [
+        pytest.param([{"number": "7", "spans": ["x"]}], "7", id="number"),
+        pytest.param(
+            [{"number": "", "date": {"day": "3", "month": "May", "year": "1902"}, "spans": []}], "3-May-1902", id="date"
+        ),
+        # the commonest of several annotators
+        pytest.param([{"spans": ["a"]}, {"spans": ["b"]}, {"spans": ["b"]}], "b", id="most frequent span"),
+        # the commonest of several annotators
+        pytest.param([{"spans": ["a", "b"]}], '["a", "b"]', id="two spans"),
+    ],
+)
+def test_processed_form_has_answers_as_in_drop(tmp_path: Path, answers: list[Record], gold: str) -> None:
+    assert [each.answers for each in read(tmp_path, processed(answers_objects=answers))] == [(gold,)]
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        pytest.param(original(question({"type": "spam"})), "questions.0.answer.type='spam'", id="unknown type"),
+        pytest.param(original(question(span())), "question q_1: the answer has no text", id="empty span"),
+        pytest.param(original(question(VALUE), text=None), "text=None", id="no text"),
+        pytest.param(processed(answers_objects=[]), "the answer has no text", id="no answers"),
+        pytest.param(
+            {"_id": "a", "question": "Who?", "answer": "x", "context": []},
+            "This looks like hotpotqa",
+            id="another dataset",
+        ),
+    ],
+)
+def test_broken_record_is_rejected(tmp_path: Path, record: Record, error: str) -> None:
+    message = refusal(read, tmp_path, record, error=DataError)
+    assert error in message
+    assert message.startswith(str(tmp_path / "dev.json"))

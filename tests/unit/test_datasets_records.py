@@ -75,19 +75,33 @@ def test_records_are_read(tmp_path: Path) -> None:
     assert question.type == "Multiple constraints"
 
 
-def test_invalid_records_are_one_line(tmp_path: Path) -> None:
-    cases: list[tuple[str, Any, str, str]] = [
-        ("hipporag_nq", [{**NQ, "reference": []}], "q.json", "record 1: no gold answer in reference"),
-        ("hipporag_nq", [{"reference": ["a"]}], "q.json", "no 'question'. Correct the record, or name another key"),
-        ("hipporag_nq", [{**NQ, "contexts": [{"title": "a"}]}], "q.json", "no key 'text'"),
-        ("hipporag_popqa", [{**POPQA, "id": None}], "q.json", "no 'id'. Correct the record"),
-        ("hipporag_nq", ["text"], "q.json", "no gold answer"),
-        ("frames", 'Prompt\tAnswer\n"Who', "t.tsv", "t.tsv:1: not a table of tab-separated values"),
-        ("frames", "Question\tAnswer\nWho\tAnn\n", "t.tsv", "t.tsv:2: no 'Prompt'"),
-    ]
-    for preset, content, name, message in cases:
-        file = write(tmp_path / name, content)
-        assert message in refusal(read, preset, file, error=DataError)
+@pytest.mark.parametrize(
+    ("preset", "content", "name", "message"),
+    [
+        pytest.param(
+            "hipporag_nq", [{**NQ, "reference": []}], "q.json", "record 1: no gold answer in reference", id="no answer"
+        ),
+        pytest.param(
+            "hipporag_nq",
+            [{"reference": ["a"]}],
+            "q.json",
+            "no 'question'. Correct the record, or name another key",
+            id="no question",
+        ),
+        pytest.param(
+            "hipporag_nq", [{**NQ, "contexts": [{"title": "a"}]}], "q.json", "no key 'text'", id="no passage text"
+        ),
+        pytest.param("hipporag_popqa", [{**POPQA, "id": None}], "q.json", "no 'id'. Correct the record", id="no id"),
+        pytest.param("hipporag_nq", ["text"], "q.json", "no gold answer", id="text as record"),
+        pytest.param(
+            "frames", 'Prompt\tAnswer\n"Who', "t.tsv", "t.tsv:1: not a table of tab-separated values", id="open quote"
+        ),
+        pytest.param("frames", "Question\tAnswer\nWho\tAnn\n", "t.tsv", "t.tsv:2: no 'Prompt'", id="no column"),
+    ],
+)
+def test_invalid_records_are_one_line(tmp_path: Path, preset: str, content: Any, name: str, message: str) -> None:
+    file = write(tmp_path / name, content)
+    assert message in refusal(read, preset, file, error=DataError)
 
 
 @pytest.mark.parametrize(
@@ -111,68 +125,102 @@ def test_empty_id_is_one_line(tmp_path: Path) -> None:
     assert "the id is empty" in refusal(lambda: read("hipporag_popqa", file))
 
 
-def test_downloaded_files_and_hipporag_corpus_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("preset", "file", "content"),
+    [
+        ("hipporag_musique", "hipporag/musique.json", [MUSIQUE]),
+        ("hipporag_2wiki", "hipporag/2wikimultihopqa.json", [{**HOTPOTQA, "type": "compositional"}]),
+        ("hipporag_hotpotqa", "hipporag/hotpotqa.json", [HOTPOTQA]),
+        ("hipporag_nq", "hipporag/nq_rear.json", [NQ]),
+        ("hipporag_popqa", "hipporag/popqa.json", [POPQA]),
+        ("multihop_rag", "multihop_rag/MultiHopRAG.json", MULTIHOP_RAG),
+        ("frames", "frames/test.tsv", FRAMES),
+    ],
+    ids=[
+        "hipporag_musique",
+        "hipporag_2wiki",
+        "hipporag_hotpotqa",
+        "hipporag_nq",
+        "hipporag_popqa",
+        "multihop",
+        "frames",
+    ],
+)
+def test_downloaded_files_and_hipporag_corpus_are_used(
+    preset: str, file: str, content: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KGQA_DATA", str(tmp_path))
     passages = [{"idx": 0, "title": "T", "text": "Two."}, {"idx": 1, "title": "B", "text": "Other."}]
-    files: dict[str, tuple[str, Any]] = {
-        "hipporag_musique": ("hipporag/musique.json", [MUSIQUE]),
-        "hipporag_2wiki": ("hipporag/2wikimultihopqa.json", [{**HOTPOTQA, "type": "compositional"}]),
-        "hipporag_hotpotqa": ("hipporag/hotpotqa.json", [HOTPOTQA]), "hipporag_nq": ("hipporag/nq_rear.json", [NQ]),
-        "hipporag_popqa": ("hipporag/popqa.json", [POPQA]),
-        "multihop_rag": ("multihop_rag/MultiHopRAG.json", MULTIHOP_RAG), "frames": ("frames/test.tsv", FRAMES),
-    }  # fmt: skip
-    for preset, (file, content) in files.items():
-        path = write(tmp_path / file, content)
-        write(path.with_name(f"{path.stem}_corpus.json"), passages)
-        source = build(composed_node("dataset", preset), "dataset")
-        first, *others = source.questions()
-        assert first.support_titles
-        assert len(others) == (preset == "multihop_rag")
-        if preset.startswith("hipporag"):
-            assert [passage.text for passage in source.passages()] == ["Two.", "Other."]
+    path = write(tmp_path / file, content)
+    write(path.with_name(f"{path.stem}_corpus.json"), passages)
+    source = build(composed_node("dataset", preset), "dataset")
+    first, *others = source.questions()
+    assert first.support_titles
+    assert len(others) == (preset == "multihop_rag")
+    if preset.startswith("hipporag"):
+        assert [passage.text for passage in source.passages()] == ["Two.", "Other."]
 
 
 FOLDER = Path(os.environ.get("KGQA_DATA", "")) / "field" / "seven_sets"
 RECORD = {"id": "test_0", "question": "who is it", "golden_answers": ["Ann", " ", "Anne", "Ann"], "metadata": {"a": 1}}
 
 
-def test_seven_datasets_keep_every_alias() -> None:
-    if not FOLDER.is_dir():
-        pytest.skip("no seven_sets; set KGQA_DATA")
-    for name, preset, count in [
-        ("nq_test_512", "nq", 512), ("tq_test_512", "triviaqa", 512), ("popqa_test_512", "popqa", 512),
-        ("bamboogle_test_125", "bamboogle", 125), ("hotpotqa_dev_125", "flashrag", 116),
-        ("2wiki_test_512", "flashrag", 454), ("musique_test_512", "flashrag", 8),
-    ]:  # fmt: skip
-        file = FOLDER / f"{name}.jsonl.gz"
-        questions = read(preset, file)
-        rows = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
-        assert len(questions) == len(rows) == count
-        for row, question in zip(rows, questions, strict=True):
-            assert (question.id, question.text) == (row["id"], row["question"])
-            assert question.answers == tuple(dict.fromkeys(row["golden_answers"]))
-            for alias in row["golden_answers"][:9]:
-                assert score(alias, question.answers, "2wiki")["em"] == 1
-
-
-def test_record_has_each_answer_once(tmp_path: Path) -> None:
-    for preset in ("nq", "triviaqa", "popqa", "bamboogle"):
-        write(tmp_path / "dataset" / preset / "test.jsonl", RECORD)
-        for folder in (tmp_path / "dataset", tmp_path / "dataset" / preset):
-            assert read(preset, folder) == [Question("test_0", "who is it", ("Ann", "Anne"))]
-
-
-def test_unusable_records_and_files_are_rejected(tmp_path: Path) -> None:
-    changes: list[tuple[dict[str, Any], str]] = [
-        ({"golden_answers": []}, "golden_answers=[]: no gold answer. Remove the question"),
-        ({"golden_answers": [" "]}, "golden_answers=[' ']: no gold answer"),
-        ({"golden_answers": [2]}, "golden_answers.0=2"),  # of a multiple-choice question
-        ({"id": 3}, "id=3"),
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="no seven_sets; set KGQA_DATA")
+@pytest.mark.parametrize(
+    ("name", "preset", "count"),
+    [
+        ("nq_test_512", "nq", 512),
+        ("tq_test_512", "triviaqa", 512),
+        ("popqa_test_512", "popqa", 512),
+        ("bamboogle_test_125", "bamboogle", 125),
+        ("hotpotqa_dev_125", "flashrag", 116),
+        ("2wiki_test_512", "flashrag", 454),
+        ("musique_test_512", "flashrag", 8),
+    ],
+)
+def test_seven_datasets_keep_every_alias(name: str, preset: str, count: int) -> None:
+    file = FOLDER / f"{name}.jsonl.gz"
+    questions = read(preset, file)
+    rows = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
+    assert len(questions) == count
+    assert [(question.id, question.text, question.answers) for question in questions] == [
+        (row["id"], row["question"], tuple(dict.fromkeys(row["golden_answers"]))) for row in rows
     ]
-    for change, message in changes:
-        file = write(tmp_path / "q.jsonl", jsonl(RECORD, {**RECORD, **change}))
-        with pytest.raises(DataError, match=rf"q\.jsonl:2.*{re.escape(message)}"):
-            read("flashrag", file)
+    wrong = [
+        (question.id, alias)
+        for row, question in zip(rows, questions, strict=True)
+        for alias in row["golden_answers"][:9]
+        if score(alias, question.answers, "2wiki")["em"] != 1
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("is_own_folder", [False, True], ids=["folder of all", "own folder"])
+@pytest.mark.parametrize("preset", ["nq", "triviaqa", "popqa", "bamboogle"])
+def test_record_has_each_answer_once(preset: str, is_own_folder: bool, tmp_path: Path) -> None:
+    write(tmp_path / preset / "test.jsonl", RECORD)
+    folder = tmp_path / preset if is_own_folder else tmp_path
+    assert read(preset, folder) == [Question("test_0", "who is it", ("Ann", "Anne"))]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param({"golden_answers": []}, "golden_answers=[]: no gold answer. Remove the question", id="no answers"),
+        pytest.param({"golden_answers": [" "]}, "golden_answers=[' ']: no gold answer", id="blank answer"),
+        # of a multiple-choice question
+        pytest.param({"golden_answers": [2]}, "golden_answers.0=2", id="number as answer"),
+        # of a multiple-choice question
+        pytest.param({"id": 3}, "id=3", id="number as id"),
+    ],
+)
+def test_unusable_record_is_rejected(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    file = write(tmp_path / "q.jsonl", jsonl(RECORD, {**RECORD, **change}))
+    with pytest.raises(DataError, match=rf"q\.jsonl:2.*{re.escape(message)}"):
+        read("flashrag", file)
+
+
+def test_unusable_files_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="get it from https://huggingface"):
         read("flashrag", tmp_path / "no.jsonl")
     for preset in ("hotpotqa", "2wiki", "musique"):

@@ -153,8 +153,8 @@ IRCOT_PROMPTS = Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "
 def test_three_example_sets_differ_in_file_order() -> None:
     labelled = load_thoughts("musique")
     sets = [demonstration_set(labelled, number, 15) for number in (1, 2, 3)]
-    for one in sets:
-        assert (len(one), list(one)) == (15, [each for each in labelled if each in one])
+    assert [len(one) for one in sets] == [15, 15, 15]
+    assert [list(one) for one in sets] == [[each for each in labelled if each in one] for one in sets]
     assert all(set(one) != set(other) for one, other in combinations([{d.question for d in s} for s in sets], 2))
     assert (demonstration_set(labelled, 1, 15), demonstration_set(labelled, 1, 99)) == (sets[0], labelled)
     assert demonstration_set(labelled, 1, 0) == ()
@@ -162,35 +162,63 @@ def test_three_example_sets_differ_in_file_order() -> None:
 
 
 @pytest.mark.skipif(not IRCOT_PROMPTS.is_file(), reason="IRCoT's prompts are not in KGQA_DATA")
-def test_authors_examples_appear_in_their_order() -> None:
+@pytest.mark.parametrize(
+    ("name", "number", "first", "last", "count"),
+    [
+        pytest.param("hotpotqa", 1, "5abb14bd5542992ccd8e7f07", "5a790e7855429970f5fffe3d", 15, id="hotpotqa 1"),
+        pytest.param("hotpotqa", 3, "5a89d58755429946c8d6e9d9", "5adfad0c554299603e41835a", 15, id="hotpotqa 3"),
+        pytest.param(
+            "2wikimultihopqa",
+            2,
+            "c6805b2908a911ebbd80ac1f6bf848b6",
+            "c6f63bfb089e11ebbd78ac1f6bf848b6",
+            15,
+            id="2wiki 2",
+        ),
+        pytest.param("musique", 1, "2hop__804754_52230", "4hop3__463724_100414_35260_54090", 15, id="musique 1"),
+        pytest.param("iirc", 1, "q_9591", "q_389", 9, id="iirc 1"),
+        pytest.param("iirc", 2, "q_2466", "q_389", 7, id="iirc 2"),
+    ],
+)
+def test_authors_examples_appear_in_their_order(name: str, number: int, first: str, last: str, count: int) -> None:
+    labelled = load_thoughts(f"{IRCOT_PROMPTS}#{name}")
+    examples = demonstration_set(labelled, number, 15)
     sets = json.loads((files("kgqa") / "demos" / "ircot_sets.json").read_text("utf-8"))
-    # the first and the last question of each set of run.py, and how many of its fifteen the released prompts have
-    for name, number, first, last, count in [
-        ("hotpotqa", 1, "5abb14bd5542992ccd8e7f07", "5a790e7855429970f5fffe3d", 15),
-        ("hotpotqa", 3, "5a89d58755429946c8d6e9d9", "5adfad0c554299603e41835a", 15),
-        ("2wikimultihopqa", 2, "c6805b2908a911ebbd80ac1f6bf848b6", "c6f63bfb089e11ebbd78ac1f6bf848b6", 15),
-        ("musique", 1, "2hop__804754_52230", "4hop3__463724_100414_35260_54090", 15),
-        ("iirc", 1, "q_9591", "q_389", 9),
-        ("iirc", 2, "q_2466", "q_389", 7),
-    ]:
-        labelled = load_thoughts(f"{IRCOT_PROMPTS}#{name}")
-        examples = demonstration_set(labelled, number, 15)
-        by_place = {each.places[number]: each for each in labelled if number in each.places}
-        ids = sets[name][number - 1]
-        assert (len(examples), examples[0], examples[-1]) == (
-            count,
-            by_place[ids.index(first)],
-            by_place[ids.index(last)],
-        )
-        assert demonstration_set(labelled, number, 4) == examples[:4]
-    for method, name, count, message in [
-        ("ircot", "hotpotqa", 4, "4 of the 15 questions of the authors' set 1"),
-        ("retrieve_read", "iirc", 15, "9 of the 15 questions of the authors' set 1, 9 of which the file has"),
-        ("iter_retgen", "iirc", 15, "9 of the 15 questions of the authors' set 1, 9 of which the file has"),
-    ]:
-        where = f"{IRCOT_PROMPTS}#{name}"
-        arguments = [f'method.few_shot_path="{where}"', f"method.demonstration_count={count}"]
-        assert build(compose([f"method={method}", *arguments])["method"], "method").shows == f"{where}: {message}"
+    by_place = {each.places[number]: each for each in labelled if number in each.places}
+    ids = sets[name][number - 1]
+    assert (len(examples), examples[0], examples[-1]) == (
+        count,
+        by_place[ids.index(first)],
+        by_place[ids.index(last)],
+    )
+    assert demonstration_set(labelled, number, 4) == examples[:4]
+
+
+@pytest.mark.skipif(not IRCOT_PROMPTS.is_file(), reason="IRCoT's prompts are not in KGQA_DATA")
+@pytest.mark.parametrize(
+    ("method", "name", "count", "message"),
+    [
+        pytest.param("ircot", "hotpotqa", 4, "4 of the 15 questions of the authors' set 1", id="ircot"),
+        pytest.param(
+            "retrieve_read",
+            "iirc",
+            15,
+            "9 of the 15 questions of the authors' set 1, 9 of which the file has",
+            id="retrieve_read",
+        ),
+        pytest.param(
+            "iter_retgen",
+            "iirc",
+            15,
+            "9 of the 15 questions of the authors' set 1, 9 of which the file has",
+            id="iter_retgen",
+        ),
+    ],
+)
+def test_method_reports_the_authors_examples(method: str, name: str, count: int, message: str) -> None:
+    where = f"{IRCOT_PROMPTS}#{name}"
+    arguments = [f'method.few_shot_path="{where}"', f"method.demonstration_count={count}"]
+    assert build(compose([f"method={method}", *arguments])["method"], "method").shows == f"{where}: {message}"
 
 
 @pytest.mark.parametrize("file", sorted(DEMOS.glob("*.jsonl")), ids=lambda file: file.stem)

@@ -59,27 +59,52 @@ def test_word_file_has_heading_and_blocks_in_order(tmp_path: Path) -> None:
             read_document(file)
 
 
-def test_markdown_and_html_give_heading_and_blocks() -> None:
-    for text, heading in [
-        ("Words before.\n\n## Part\n\n# The *old* [mill](a.md) of `Oustry` #\n", "The old mill of Oustry"),
-        ("## Part one\n\n### A\n\n## Part two\n", "Part one"), ("The mill\n========\n\nWords.", "The mill"),
-        ("- an item\n---\n\n| a |\n|---|\n", ""), ("```sh\n# no heading\n```\n\nWords.", ""),
-        ("---\ntags: [a]\ntitle: 'Harbour minutes'\n---\n\n# Others\n", "Harbour minutes"),
-        ("---\ntags: [a]\n---\n\n# The mill\n", "The mill"),
-    ]:  # fmt: skip
-        assert markdown_heading(text) == heading
-    for html, heading, text in [
-        ("<title>Towns</title><h1>Oustry <b>a</b></h1><h1>Two</h1>Words", "Oustry a", "Oustry a\n\nTwo\n\nWords"),
-        ("<head><title>Towns &amp; rivers</title></head><p>Words.", "Towns & rivers", "Words."),
-        ("<h1>Oustry", "Oustry", "Oustry"),
-        ("<script>'<h1>No</h1>'</script><style>p {}</style><p>Words.", "", "Words."),
-        ("<svg><title>A picture</title><svg></svg></svg><p>Words.", "", "Words."),
-        ("<p>One <i>two</i>\n three<br>four</p><table><tr><td>a</td><td>b</table>", "", "One two three\n\nfour\n\na b"),
-        ("<p>One</b></p></div><p>Two <unknown>three <", "", "One\n\nTwo\n\nthree <"),
-        ("<p>one</p><![if !vml]><p>two</p><![nonsense]>", "", "one\n\ntwo"),
-    ]:
-        blocks = parse_html(html)
-        assert (blocks.heading, blocks.text) == (heading, text)
+@pytest.mark.parametrize(
+    ("text", "heading"),
+    [
+        pytest.param(
+            "Words before.\n\n## Part\n\n# The *old* [mill](a.md) of `Oustry` #\n", "The old mill of Oustry", id="marks"
+        ),
+        pytest.param("## Part one\n\n### A\n\n## Part two\n", "Part one", id="second level"),
+        pytest.param("The mill\n========\n\nWords.", "The mill", id="underline"),
+        pytest.param("- an item\n---\n\n| a |\n|---|\n", "", id="no heading"),
+        pytest.param("```sh\n# no heading\n```\n\nWords.", "", id="code"),
+        pytest.param(
+            "---\ntags: [a]\ntitle: 'Harbour minutes'\n---\n\n# Others\n", "Harbour minutes", id="title of the header"
+        ),
+        pytest.param("---\ntags: [a]\n---\n\n# The mill\n", "The mill", id="header without a title"),
+    ],
+)
+def test_heading_of_markdown(text: str, heading: str) -> None:
+    assert markdown_heading(text) == heading
+
+
+@pytest.mark.parametrize(
+    ("html", "heading", "text"),
+    [
+        pytest.param(
+            "<title>Towns</title><h1>Oustry <b>a</b></h1><h1>Two</h1>Words",
+            "Oustry a",
+            "Oustry a\n\nTwo\n\nWords",
+            id="first heading",
+        ),
+        pytest.param("<head><title>Towns &amp; rivers</title></head><p>Words.", "Towns & rivers", "Words.", id="title"),
+        pytest.param("<h1>Oustry", "Oustry", "Oustry", id="open heading"),
+        pytest.param("<script>'<h1>No</h1>'</script><style>p {}</style><p>Words.", "", "Words.", id="script and style"),
+        pytest.param("<svg><title>A picture</title><svg></svg></svg><p>Words.", "", "Words.", id="picture"),
+        pytest.param(
+            "<p>One <i>two</i>\n three<br>four</p><table><tr><td>a</td><td>b</table>",
+            "",
+            "One two three\n\nfour\n\na b",
+            id="table",
+        ),
+        pytest.param("<p>One</b></p></div><p>Two <unknown>three <", "", "One\n\nTwo\n\nthree <", id="unbalanced tags"),
+        pytest.param("<p>one</p><![if !vml]><p>two</p><![nonsense]>", "", "one\n\ntwo", id="conditional comments"),
+    ],
+)
+def test_heading_and_blocks_of_html(html: str, heading: str, text: str) -> None:
+    blocks = parse_html(html)
+    assert (blocks.heading, blocks.text) == (heading, text)
 
 
 def test_unreadable_files_are_skipped_with_reasons(tmp_path: Path) -> None:
@@ -205,7 +230,6 @@ def test_demo_set_is_half_structural_questions() -> None:
     assert (len(questions), [question.type for question in questions].count("structural")) == (40, 20)
     passages = {passage.id: passage for passage in questions[0].passages}
     assert (len(passages), len({passage.title for passage in passages.values()})) == (79, 5)
-    for question in questions:
-        assert question.support
-        assert {bool(passages[id_].place) for id_ in question.support} == {question.type == "structural"}
+    kinds = [{bool(passages[id_].place) for id_ in question.support} for question in questions]
+    assert kinds == [{question.type == "structural"} for question in questions]
     assert len([question for question in questions if len(question.support_titles) > 1]) == 6

@@ -57,30 +57,37 @@ def fetch(item: Download, target: Path) -> list[tuple[str, int, int | None]]:
     return progress
 
 
-def test_download_is_complete_with_progress(server: Behaviour, tmp_path: Path) -> None:
-    for sha256 in (SHA256, None):
-        progress = fetch(source(server.url, sha256=sha256), tmp_path / str(sha256) / "file.bin")
-        assert [file.read_bytes() for file in (tmp_path / str(sha256)).iterdir()] == [CONTENT]
-        assert {(file, total) for file, _, total in progress} == {("file.bin", len(CONTENT))}
-        assert sum(more for _, more, _ in progress) == len(CONTENT)
-    server.cut_after, server.statuses, server.requests = [300_000], [503], 0  # both are tried again
+@pytest.mark.parametrize("sha256", [SHA256, None], ids=["digest", "no digest"])
+def test_download_is_complete_with_progress(sha256: str | None, server: Behaviour, tmp_path: Path) -> None:
+    progress = fetch(source(server.url, sha256=sha256), tmp_path / "file.bin")
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == [CONTENT]
+    assert {(file, total) for file, _, total in progress} == {("file.bin", len(CONTENT))}
+    assert sum(more for _, more, _ in progress) == len(CONTENT)
+
+
+def test_broken_download_is_repeated(server: Behaviour, tmp_path: Path) -> None:
+    server.cut_after, server.statuses = [300_000], [503]
     fetch(source(server.url), tmp_path / "file.bin")
     assert ((tmp_path / "file.bin").read_bytes(), server.requests) == (CONTENT, 3)
 
 
-def test_file_that_does_not_arrive_leaves_nothing(server: Behaviour, tmp_path: Path) -> None:
-    changes: list[tuple[str, Any, str]] = [
-        ("cut_after", [1000] * 9, "1000 bytes read"),
-        ("statuses", [503] * 3, "503"),
-        ("content", b"another file", f"expected {SHA256} but got"),
-    ]
-    for name, value, error in changes:
-        server.cut_after, server.statuses = [], []
-        setattr(server, name, value)
-        message = refusal(fetch, source(server.url, f"{server.url}s"), tmp_path / "file.bin", error=DataError)
-        assert error in message
-        assert f"{server.url}s: 404" in message
-        assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        pytest.param("cut_after", [1000] * 9, "1000 bytes read", id="truncated"),
+        pytest.param("statuses", [503] * 3, "503", id="server error"),
+        pytest.param("content", b"another file", f"expected {SHA256} but got", id="another file"),
+    ],
+)
+def test_file_that_does_not_arrive_leaves_nothing(
+    server: Behaviour, tmp_path: Path, name: str, value: Any, error: str
+) -> None:
+    server.cut_after, server.statuses = [], []
+    setattr(server, name, value)
+    message = refusal(fetch, source(server.url, f"{server.url}s"), tmp_path / "file.bin", error=DataError)
+    assert error in message
+    assert f"{server.url}s: 404" in message
+    assert not list(tmp_path.iterdir())
 
 
 # Archives
@@ -114,17 +121,27 @@ def test_archive_members_stay_in_the_target_folder(tmp_path: Path, pack: Callabl
     assert len(list(tmp_path.rglob("dev.json"))) == 1
 
 
-def test_wrong_or_broken_archive_leaves_no_files(tmp_path: Path) -> None:
+def overwritten(content: bytes) -> bytes:
+    return content[:45] + b"\xff" * 15 + content[60:]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(lambda file: zipped(file).read_bytes(), "no other.json in this archive", id="missing member"),
+        pytest.param(lambda file: tarred(file).read_bytes()[:200], "broken archive", id="truncated"),
+        pytest.param(lambda file: overwritten(zipped(file).read_bytes()), "broken archive", id="damaged"),
+        pytest.param(lambda _: b"<html>no archive</html>", "broken archive", id="web page"),
+    ],
+)
+def test_wrong_or_broken_archive_leaves_no_files(
+    content: Callable[[Path], bytes], message: str, tmp_path: Path
+) -> None:
     file, out = tmp_path / "archive", tmp_path / "out"
-    whole, cut = zipped(file).read_bytes(), tarred(file).read_bytes()[:200]
-    for content, message in [
-        (whole, "no other.json in this archive"), (cut, "broken archive"),
-        (whole[:45] + b"\xff" * 15 + whole[60:], "broken archive"), (b"<html>no archive</html>", "broken archive"),
-    ]:  # fmt: skip
-        file.write_bytes(content)
-        with pytest.raises(DataError, match=message):
-            unpack(file, ["dev.json", "other.json"], out)
-        assert not list(out.iterdir())
+    file.write_bytes(content(file))
+    with pytest.raises(DataError, match=message):
+        unpack(file, ["dev.json", "other.json"], out)
+    assert not list(out.iterdir())
 
 
 def shard(*records: object) -> bytes:
@@ -146,15 +163,31 @@ def test_abstracts_become_the_same_corpus_each_time(tmp_path: Path) -> None:
     expected = [Passage.of("Ann", "Ann is a painter."), Passage.of("Bob & Co.", "A shop."), Passage.of("Empty", "")]
     assert list(corpus.read(tmp_path / "one.jsonl.gz")) == expected
     assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "two.jsonl.gz").read_bytes()
-    for files, message in [
-        ({"enwiki/readme.txt": b"text"}, "It is not HotpotQA's"),
-        ({"AA/wiki_00.bz2": b"no bz2"}, "broken archive"),
-        ({"AA/wiki_00.bz2": shard({"title": "Ann"})}, "broken archive .'text'"),
-    ]:
-        archive = tarred(tmp_path / "other.tar.bz2", files, "bz2")
-        with pytest.raises(DataError, match=message):
-            unpack_abstracts(archive, tmp_path / "out" / "corpus.jsonl.gz", lambda _: None)
-        assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        pytest.param({"enwiki/readme.txt": b"text"}, "It is not HotpotQA's", id="other files"),
+        pytest.param({"AA/wiki_00.bz2": b"no bz2"}, "broken archive", id="no bz2"),
+        pytest.param({"AA/wiki_00.bz2": shard({"title": "Ann"})}, "broken archive .'text'", id="no text"),
+    ],
+)
+def test_invalid_archive_of_abstracts_is_rejected(tmp_path: Path, files: dict[str, bytes], message: str) -> None:
+    pages = {
+        "enwiki/AA/wiki_00.bz2": shard(
+            {"title": "Ann", "text": ["Ann is ", " a painter."]}, {"title": "Bob &amp; Co.", "text": ["A shop."]}
+        ),
+        "enwiki/AB/wiki_00.bz2": shard({"title": "Empty", "text": []}),
+    }
+    archive = tarred(tmp_path / "abstracts.tar.bz2", pages, "bz2")
+    counts: list[int] = []
+    for name in ("one.jsonl.gz", "two.jsonl.gz"):
+        unpack_abstracts(archive, tmp_path / name, counts.append)
+    archive = tarred(tmp_path / "other.tar.bz2", files, "bz2")
+    with pytest.raises(DataError, match=message):
+        unpack_abstracts(archive, tmp_path / "out" / "corpus.jsonl.gz", lambda _: None)
+    assert not list((tmp_path / "out").iterdir())
 
 
 # Hugging Face's format, written with the library itself in the hub's own schema

@@ -109,15 +109,19 @@ def test_runs_with_the_same_extractor_share_triples(
         extract(*second, new_calls=False)
 
 
-def test_ranker_of_examples_is_in_the_run_id() -> None:
-    fixed = "kg.demonstrations=fixed"
-    cases = {("method=trace",): True, ("method.demonstrations=fixed", fixed): False, ("method=no_context",): False}
-    for overrides, asked in cases.items():
-        with Session(
-            compose_experiment(["engine=scripted", "ranker=levenshtein", "demonstrations_ranker=lexical", *overrides])
-        ) as session:
-            assert ("demonstrations_ranker" in session.experiment.choices) is asked
-            assert ("demonstrations_ranker" in identify(session.experiment)) is asked
+@pytest.mark.parametrize(
+    ("overrides", "is_used"),
+    [
+        pytest.param(["method=trace"], True, id="trace"),
+        pytest.param(["method.demonstrations=fixed", "kg.demonstrations=fixed"], False, id="fixed examples"),
+        pytest.param(["method=no_context"], False, id="no examples"),
+    ],
+)
+def test_ranker_of_examples_is_in_the_run_id(overrides: list[str], is_used: bool) -> None:
+    rankers = ["ranker=levenshtein", "demonstrations_ranker=lexical"]
+    with Session(compose_experiment(["engine=scripted", *rankers, *overrides])) as session:
+        assert ("demonstrations_ranker" in session.experiment.choices) is is_used
+        assert ("demonstrations_ranker" in identify(session.experiment)) is is_used
 
 
 def test_missing_key_is_reported_first(cache: CallCache, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,20 +59,34 @@ def test_extraction_stores_raw_completion_and_cost() -> None:
     assert cut.flags == {"truncated_extraction": 1}
 
 
-def test_fixed_and_no_demonstrations_need_no_ranking() -> None:
-    modes: dict[Any, list[str]] = {"fixed": ["Title 0", "Title 1", "Title 2", "Low Tide"], "none": ["Low Tide"]}
-    for mode, titles in modes.items():
-        world = World()
-        drive(replace(EXTRACTOR, demonstrations=mode).extract(PASSAGE), world)
-        assert not world.of(Rank)
-        assert shown_titles(world.prompt()) == titles
+@pytest.mark.parametrize(
+    ("mode", "titles"),
+    [
+        ("fixed", ["Title 0", "Title 1", "Title 2", "Low Tide"]),
+        ("none", ["Low Tide"]),
+    ],
+)
+def test_fixed_and_no_demonstrations_need_no_ranking(mode: Any, titles: list[str]) -> None:
+    world = World()
+    drive(replace(EXTRACTOR, demonstrations=mode).extract(PASSAGE), world)
+    assert not world.of(Rank)
+    assert shown_titles(world.prompt()) == titles
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param("Low Tide; type; painting>", id="without bracket"),
+        pytest.param("<Low Tide; type; painting>", id="with bracket"),
+    ],
+)
+def test_bracket_of_the_prefix_comes_back(reply: str) -> None:
     prefixed = replace(EXTRACTOR, layout="prefixed", demonstrations="fixed")
-    for reply in ("Low Tide; type; painting>", "<Low Tide; type; painting>"):
-        world = World(reply)
-        assert drive(prefixed.extract(PASSAGE), world).completion == "<Low Tide; type; painting>"
-        [call] = world.generations
-        assert call.prompt.prefill == "<"
-        assert call.prompt.messages[-1].content.endswith("Text: Low Tide is a painting.\nTriples:")
+    world = World(reply)
+    assert drive(prefixed.extract(PASSAGE), world).completion == "<Low Tide; type; painting>"
+    [call] = world.generations
+    assert call.prompt.prefill == "<"
+    assert call.prompt.messages[-1].content.endswith("Text: Low Tide is a painting.\nTriples:")
 
 
 def fitting(limit: int) -> tuple[Mapping[str, int], list[str], str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from kgqa.calls import Search
 from kgqa.methods.ircot import choose_query, is_near_duplicate
 from kgqa.methods.steps.few_shot import nearest_title, parse_titles
@@ -26,26 +28,36 @@ def test_retrieval_and_reasoning_alternate() -> None:
     assert (answer.notes["queries"], answer.flags) == (["did the book by Alder appear?", WROTE, APPEARED], {})
 
 
-def test_query_is_last_thought_with_facts() -> None:
-    asked = "did the book by Alder appear?"
-    cases: dict[Any, list[tuple[tuple[str, ...], str]]] = {
-        "names": [
-            ((), asked), (("So it is Birch.",), asked), (("Alder won 2-1 in 1901.",), "Alder won 2-1 in 1901."),
-            (("Alder lived 1840-1901.", "Hence he was old."), "Alder lived 1840-1901."),
-            (("She served 1864 - 1811 = 53 years.",), asked),
-        ],
-        "released": [
-            (("What Ever Happened to Elm? is a film.",), "Ever Happened to Elm? a film."),  # also in names
-            (('He said "Who, then?"',), 'He said "Who, then?"'),  # but only between blanks
-            (("Alder is old.", "So, the book is old."), "Alder old."),
-            (("Alder is old.", "1,864 - 1811 = 53."), "Alder old."),
-            (("Alder is old.", "12 / 3 = 4."), "12 / 3 = 4."),
-            (("Alder is old.", "Soames is old."), "Soames old."),
-        ],
-    }  # fmt: skip
-    for rules, rows in cases.items():
-        for thoughts, query in rows:
-            assert choose_query(QUESTION, thoughts, stripped=True, rules=rules) == query
+QUERY = "did the book by Alder appear?"
+
+
+@pytest.mark.parametrize(
+    ("rules", "thoughts", "query"),
+    [
+        pytest.param("names", (), QUERY, id="no thoughts"),
+        pytest.param("names", ("So it is Birch.",), QUERY, id="conclusion"),
+        pytest.param("names", ("Alder won 2-1 in 1901.",), "Alder won 2-1 in 1901.", id="fact with numbers"),
+        pytest.param(
+            "names",
+            ("Alder lived 1840-1901.", "Hence he was old."),
+            "Alder lived 1840-1901.",
+            id="fact before conclusion",
+        ),
+        pytest.param("names", ("She served 1864 - 1811 = 53 years.",), QUERY, id="calculation"),
+        # question words go within names too
+        pytest.param(
+            "released", ("What Ever Happened to Elm? is a film.",), "Ever Happened to Elm? a film.", id="question word"
+        ),
+        # but only between blanks
+        pytest.param("released", ('He said "Who, then?"',), 'He said "Who, then?"', id="word beside a comma"),
+        pytest.param("released", ("Alder is old.", "So, the book is old."), "Alder old.", id="released, conclusion"),
+        pytest.param("released", ("Alder is old.", "1,864 - 1811 = 53."), "Alder old.", id="released, difference"),
+        pytest.param("released", ("Alder is old.", "12 / 3 = 4."), "12 / 3 = 4.", id="released, quotient"),
+        pytest.param("released", ("Alder is old.", "Soames is old."), "Soames old.", id="name like a conclusion"),
+    ],
+)
+def test_query_is_last_thought_with_facts(rules: Any, thoughts: tuple[str, ...], query: str) -> None:
+    assert choose_query(QUESTION, thoughts, stripped=True, rules=rules) == query
 
 
 def test_duplicate_needs_equal_title_and_text() -> None:
@@ -95,26 +107,43 @@ def test_named_pages_limit_the_search() -> None:
     scopes = [call.titles for call in world.calls if isinstance(call, Search)]
     assert (scopes, answer.notes["pages"]) == ([None, None, ("Alder", "Birch"), ("Alder", "Birch")], ("Alder", "Birch"))
     assert answer.flags == {}
-    for reply in ("", '["", " "]', "[, ]", '["Nowhere"]'):
-        world = World([reply, CONCLUDED, "1901"], {"Alder": (ALDER,)})
-        answer = world.answer(IRCOT, PINNED)
-        assert [call.titles for call in world.calls if isinstance(call, Search)][-1] is None
-        assert answer.flags == {"no_titles": 1}
-        assert "pages" not in answer.notes
-    # only so many are searched as were asked for
+
+
+@pytest.mark.parametrize("reply", ["", '["", " "]', "[, ]", '["Nowhere"]'])
+def test_search_covers_all_pages_without_titles(reply: str) -> None:
+    world = World([reply, CONCLUDED, "1901"], {"Alder": (ALDER,)})
+    answer = world.answer(IRCOT, PINNED)
+    assert [call.titles for call in world.calls if isinstance(call, Search)][-1] is None
+    assert answer.flags == {"no_titles": 1}
+    assert "pages" not in answer.notes
+
+
+def test_number_of_titles_is_limited() -> None:
     world = World(['["a", "b", "c", "d"]', "1901"], PAGES)
     world.answer(READ, PINNED)
     assert world.sequence()[1:5] == ["search a", "search b", "search c", "search did the book by Alder appear?"]
 
 
-def test_titles_are_in_quotes_or_between_commas() -> None:
-    for reply, titles in [
-        ('["Alder", "Birch"]', ["Alder", "Birch"]), ('["Alder", "Bir', ["Alder"]),
-        ('["A \\"great\\" elm"]', ['A "great" elm']), ('["Caf\\u00e9"]', ["Café"]), ('["C\\elm"]', ["C\\elm"]),
-        ("[Alder, Birch]", ["Alder", "Birch"]), ("Alder, Birch Tree,", ["Alder", "Birch Tree"]),
-        ("1. Alder, 2. Birch, - 1984", ["Alder", "Birch", "1984"]), ('["Elm, Ohio", Birch]', ["Elm, Ohio"]), ("", []),
-    ]:  # fmt: skip
-        assert parse_titles(reply) == titles
+@pytest.mark.parametrize(
+    ("reply", "titles"),
+    [
+        pytest.param('["Alder", "Birch"]', ["Alder", "Birch"], id="Alder, Birch"),
+        pytest.param('["Alder", "Bir', ["Alder"], id="Alder, Bir"),
+        pytest.param('["A \\"great\\" elm"]', ['A "great" elm'], id="A great elm"),
+        pytest.param('["Caf\\u00e9"]', ["Café"], id="Cafu00e9"),
+        pytest.param('["C\\elm"]', ["C\\elm"], id="Celm"),
+        pytest.param("[Alder, Birch]", ["Alder", "Birch"], id="Alder, Birch"),
+        pytest.param("Alder, Birch Tree,", ["Alder", "Birch Tree"], id="Alder, Birch Tree,"),
+        pytest.param("1. Alder, 2. Birch, - 1984", ["Alder", "Birch", "1984"], id="1. Alder, 2. Birch, - 1984"),
+        pytest.param('["Elm, Ohio", Birch]', ["Elm, Ohio"], id="Elm, Ohio, Birch"),
+        pytest.param("", [], id=""),
+    ],
+)
+def test_titles_are_in_quotes_or_between_commas(reply: str, titles: list[str]) -> None:
+    assert parse_titles(reply) == titles
+
+
+def test_nearest_title_of_the_passages() -> None:
     passages = tuple(Passage.of(title, "") for title in ("Elm Town", "Elm, Ohio", "Ohio elm"))
     assert (nearest_title("elm (ohio)", passages), nearest_title("Fir", passages)) == ("Elm, Ohio", "Elm Town")
     assert nearest_title("Fir", ()) is None

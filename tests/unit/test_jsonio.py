@@ -39,14 +39,14 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_hostile_json_names_the_file(reader: str, tmp_path: Path) -> None:
-    for hostile in HOSTILE:
-        file = tmp_path / "given"
-        file.write_bytes(hostile.encode("utf-8", "surrogateescape") + b"\n")
-        with pytest.raises(DataError) as refused:
-            READERS[reader](file)
-        assert str(file) in str(refused.value)
-        assert len(str(refused.value)) < 500
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda text: repr(text[:20]))
+def test_hostile_json_names_the_file(reader: str, hostile: str, tmp_path: Path) -> None:
+    file = tmp_path / "given"
+    file.write_bytes(hostile.encode("utf-8", "surrogateescape") + b"\n")
+    with pytest.raises(DataError) as error:
+        READERS[reader](file)
+    assert str(file) in str(error.value)
+    assert len(str(error.value)) < 500
 
 
 def test_error_has_line_number(tmp_path: Path) -> None:
@@ -65,16 +65,25 @@ ALL = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x11000), 0x1F600, 0x10FF
 HALF = "\ud800 half, \udfff"
 
 
-def test_value_survives_a_round_trip() -> None:
-    numbers = [0, -1, 2**80, 0.0, -0.0, 0.7, 1e-7, 5e-324, 1e300, 1 / 3]
-    values: list[Any] = [ALL, {ALL: [ALL, {"role": "user", "content": '"\\\n'}]}, numbers, [None, True, {}, [], ""]]
-    for whole in values:
-        assert json.loads(encode_request(whole)) == whole
-    for text in ("", "plain", ALL, HALF, '"q" \\n'):
-        value: dict[str, Any] = {"a": text, "b": [1, float("-inf"), HALF, None, {text: text}]}
-        for whole in (value, {"a": text, "b": 0.1}):
-            assert json.loads(encode_json(whole)) == whole
-            assert b"\n" not in encode_json(whole)
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(ALL, id="all characters"),
+        pytest.param({ALL: [ALL, {"role": "user", "content": '"\\\n'}]}, id="nested"),
+        pytest.param([0, -1, 2**80, 0.0, -0.0, 0.7, 1e-7, 5e-324, 1e300, 1 / 3], id="numbers"),
+        pytest.param([None, True, {}, [], ""], id="constants"),
+    ],
+)
+def test_value_of_a_request_survives_a_round_trip(value: Any) -> None:
+    assert json.loads(encode_request(value)) == value
+
+
+@pytest.mark.parametrize("text", ["", "plain", ALL, HALF, '"q" \\n'], ids=["empty", "plain", "all", "half", "quotes"])
+@pytest.mark.parametrize("others", [[1, float("-inf"), HALF, None, {HALF: ALL}], 0.1], ids=["list", "number"])
+def test_value_survives_a_round_trip(text: str, others: Any) -> None:
+    value = {"a": text, "b": others, text: text}
+    assert json.loads(encode_json(value)) == value
+    assert b"\n" not in encode_json(value)
 
 
 @pytest.mark.parametrize(

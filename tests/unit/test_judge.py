@@ -114,18 +114,25 @@ def test_exact_match_is_judged_unless_skipped() -> None:
     assert (asked.label, len(calls)) == ("correct", 1)
 
 
-def test_panel_verdict_is_the_majority() -> None:
-    replies: list[tuple[tuple[str | Exception, ...], str | None]] = [
-        (("correct", "1", "wrong"), "correct"),
-        (("not attempted", "0", "correct"), None),  # a tie
+@pytest.mark.parametrize(
+    ("votes", "label"),
+    [
+        pytest.param(("correct", "1", "wrong"), "correct", id="majority"),
+        # a tie
+        pytest.param(("not attempted", "0", "correct"), None, id="tie"),
+        # a tie
         # a vote that cannot be read counts towards the half
-        (("correct", "x", "x", "x", "x"), None),
-        ((EngineError("gone"), "0", "wrong"), "incorrect"),
-    ]
-    for votes, label in replies:
-        verdict, calls = judged(Panel(32, False, ("three_way", "kgp", "safe")), *votes)
-        assert (verdict.label, [call.role for call in calls[:2]]) == (label, ["judge_1", "judge_2"])
-        assert verdict.votes[0].error == ("EngineError: gone" if isinstance(votes[0], EngineError) else None)
+        pytest.param(("correct", "x", "x", "x", "x"), None, id="unreadable votes"),
+        pytest.param((EngineError("gone"), "0", "wrong"), "incorrect", id="failed vote"),
+    ],
+)
+def test_panel_verdict_is_the_majority(votes: tuple[str | Exception, ...], label: str | None) -> None:
+    verdict, calls = judged(Panel(32, False, ("three_way", "kgp", "safe")), *votes)
+    assert (verdict.label, [call.role for call in calls[:2]]) == (label, ["judge_1", "judge_2"])
+    assert verdict.votes[0].error == ("EngineError: gone" if isinstance(votes[0], EngineError) else None)
+
+
+def test_panel_has_two_judges_and_their_roles() -> None:
     assert judged(Panel(32, False, ("three_way", "kgp")), "correct", "0")[0].label is None
     roles = {"judge_1": "a@vllm", "judge_2": None, "judge_3": "b"}
     assert Panel(32, False, ("three_way:a@vllm", "three_way", "kgp:b")).roles == roles

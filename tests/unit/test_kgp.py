@@ -71,19 +71,30 @@ def test_seeds_grow_by_neighbors_of_the_evidence() -> None:
     assert f"1: {OPERA.text}\n{COMPOSER.text}\n2: {COMPOSER.text}\n{TOWN.text}" in asked
 
 
-def test_evidence_is_compared_with_neighbor_texts() -> None:
+@pytest.mark.parametrize(("match", "scorer"), [("tfidf", "tfidf"), ("encoder", "ranker")])
+@pytest.mark.parametrize("agent", ["llm", "t5", "llama"])
+def test_evidence_is_compared_with_neighbor_texts(agent: str, match: str, scorer: Any) -> None:
     compared = (COMPOSER.text, FJORD.text)
-    for agent in ("llm", "t5", "llama"):
-        world, encoder = World(), World()
-        walk(world, f"agent={agent}")
-        assert world.of(Rank)[0] == Rank("Asbjarne Lyngholt was born in Oslo.", compared, "tfidf")
-        walk(encoder, f"agent={agent}", "match=encoder")
-        assert encoder.of(Rank)[0] == Rank("Asbjarne Lyngholt was born in Oslo.", compared, "ranker")
-    for agent, match, needed in [
-        ("llm", "tfidf", False), ("llama", "tfidf", False), ("random", "encoder", False), ("tfidf", "encoder", False),
-        ("llm", "encoder", True), ("t5", "encoder", True), ("llama", "encoder", True), ("mdr", "tfidf", True),
-    ]:  # fmt: skip
-        assert ("ranker" in built_method("kgp", f"agent={agent}", f"match={match}").uses) == needed
+    world = World()
+    walk(world, f"agent={agent}", f"match={match}")
+    assert world.of(Rank)[0] == Rank("Asbjarne Lyngholt was born in Oslo.", compared, scorer)
+
+
+@pytest.mark.parametrize(
+    ("agent", "match", "needed"),
+    [
+        ("llm", "tfidf", False),
+        ("llama", "tfidf", False),
+        ("random", "encoder", False),
+        ("tfidf", "encoder", False),
+        ("llm", "encoder", True),
+        ("t5", "encoder", True),
+        ("llama", "encoder", True),
+        ("mdr", "tfidf", True),
+    ],
+)
+def test_ranker_is_used_by_agent_and_match(agent: str, match: str, needed: bool) -> None:
+    assert ("ranker" in built_method("kgp", f"agent={agent}", f"match={match}").uses) == needed
 
 
 def test_hops_budget_and_rounds_bound_the_paths() -> None:
@@ -179,29 +190,51 @@ def test_long_pages_are_truncated_at_the_end() -> None:
     assert "report, page 2:\nline 0 of the table" in asked
 
 
-def test_classification_is_parsed_line_by_line() -> None:
-    for reply, places in [
-        ("page 4\ntable 2", (PageOrTable(page=4), PageOrTable(table=2))),
-        ("- Table on page 3.", (PageOrTable(page=3, any_table=True),)),
-        ("tables 1, 2 and 3 on page 4", (PageOrTable(4, 1), PageOrTable(4, 2), PageOrTable(4, 3))),
-        ("pages 3-5", (PageOrTable(page=3), PageOrTable(page=4), PageOrTable(page=5))),
-        ("Pages 1, 3 to 4", (PageOrTable(page=1), PageOrTable(page=3), PageOrTable(page=4))),
-        ("tables 2–3 on page 9", (PageOrTable(9, 2), PageOrTable(9, 3))), ("page 3 - 1", (PageOrTable(page=3),)),
-        ("pages 1-1000000", (PageOrTable(page=1),)), ("page 1, table 2", (PageOrTable(page=1, table=2),)), ("", ()),
-        ("Table 2\nTable 2", (PageOrTable(table=2),)),
-    ]:  # fmt: skip
-        assert parse_nodes(reply) == places
-    for place, nodes in [
-        (PageOrTable(page=1), ["page 1"]),
-        (PageOrTable(table=2), ["table 2 pages 1-2"]),
-        (PageOrTable(page=2, table=2), ["table 2 pages 1-2"]),
-        (PageOrTable(page=2, table=1), ["table 2 pages 1-2"]),  # the first on that page
-        (PageOrTable(page=1, any_table=True), ["table 1 page 1", "table 2 pages 1-2"]),
-        (PageOrTable(page=9), []),
-        (PageOrTable(table=9), []),
-        (PageOrTable(page=1, table=0), []),
-    ]:
-        assert [node.place for node in find_nodes([place], PAGES[:4])] == nodes
+@pytest.mark.parametrize(
+    ("reply", "places"),
+    [
+        pytest.param("page 4\ntable 2", (PageOrTable(page=4), PageOrTable(table=2)), id="page 4table 2"),
+        pytest.param("- Table on page 3.", (PageOrTable(page=3, any_table=True),), id="- Table on page 3."),
+        pytest.param(
+            "tables 1, 2 and 3 on page 4",
+            (PageOrTable(4, 1), PageOrTable(4, 2), PageOrTable(4, 3)),
+            id="tables 1, 2 and 3 on page 4",
+        ),
+        pytest.param("pages 3-5", (PageOrTable(page=3), PageOrTable(page=4), PageOrTable(page=5)), id="pages 3-5"),
+        pytest.param(
+            "Pages 1, 3 to 4", (PageOrTable(page=1), PageOrTable(page=3), PageOrTable(page=4)), id="Pages 1, 3 to 4"
+        ),
+        pytest.param("tables 2–3 on page 9", (PageOrTable(9, 2), PageOrTable(9, 3)), id="tables 23 on page 9"),
+        pytest.param("page 3 - 1", (PageOrTable(page=3),), id="page 3 - 1"),
+        pytest.param("pages 1-1000000", (PageOrTable(page=1),), id="pages 1-1000000"),
+        pytest.param("page 1, table 2", (PageOrTable(page=1, table=2),), id="page 1, table 2"),
+        pytest.param("", (), id=""),
+        pytest.param("Table 2\nTable 2", (PageOrTable(table=2),), id="Table 2Table 2"),
+    ],
+)
+def test_classification_is_parsed_line_by_line(reply: str, places: tuple[PageOrTable, ...]) -> None:
+    assert parse_nodes(reply) == places
+
+
+@pytest.mark.parametrize(
+    ("place", "nodes"),
+    [
+        pytest.param(PageOrTable(page=1), ["page 1"], id="page"),
+        pytest.param(PageOrTable(table=2), ["table 2 pages 1-2"], id="table"),
+        pytest.param(PageOrTable(page=2, table=2), ["table 2 pages 1-2"], id="table on its second page"),
+        # the first on that page
+        pytest.param(PageOrTable(page=2, table=1), ["table 2 pages 1-2"], id="first table of a page"),
+        # the first on that page
+        pytest.param(
+            PageOrTable(page=1, any_table=True), ["table 1 page 1", "table 2 pages 1-2"], id="any table of a page"
+        ),
+        pytest.param(PageOrTable(page=9), [], id="missing page"),
+        pytest.param(PageOrTable(table=9), [], id="missing table"),
+        pytest.param(PageOrTable(page=1, table=0), [], id="table 0"),
+    ],
+)
+def test_place_names_its_nodes(place: PageOrTable, nodes: list[str]) -> None:
+    assert [node.place for node in find_nodes([place], PAGES[:4])] == nodes
 
 
 def test_rows_of_table_1_share_reader_and_contexts() -> None:

@@ -152,11 +152,20 @@ def test_answer_is_forced_if_tracing_stops(explore: list[Any], complete: list[An
     assert world.generations[-1].prompt.prefill == "Sufficient: Yes\nThought:"
 
 
+@pytest.mark.parametrize(
+    ("explore", "complete"),
+    [
+        pytest.param([ASK_AUTHOR], ["none"], id="no triples"),
+        pytest.param(["Vielleicht."], [], id="unreadable exploration"),
+        pytest.param([ASK_AUTHOR, ASK_SCHOOL], [AUTHOR, "<Ada Holm; kept; bees>"], id="no progress"),
+    ],
+)
+def test_empty_at_the_limit_forces_no_answer(explore: list[Any], complete: list[Any]) -> None:
+    answer = World(explore, complete).answer(at_limit="empty", max_iterations=2)
+    assert (answer.text, answer.flags["unfinished"], answer.figures["forced_answer"]) == ("", 1, 0)
+
+
 def test_forced_reply_has_an_answer_or_a_second_call() -> None:
-    more: list[tuple[list[Any], list[Any]]] = [([ASK_AUTHOR], ["none"]), (["Vielleicht."], [])]
-    for explore, complete in [*more, ([ASK_AUTHOR, ASK_SCHOOL], [AUTHOR, "<Ada Holm; kept; bees>"])]:
-        answer = World(explore, complete).answer(at_limit="empty", max_iterations=2)
-        assert (answer.text, answer.flags["unfinished"], answer.figures["forced_answer"]) == ("", 1, 0)
     world = World([ASK_AUTHOR, ASK_SCHOOL, CONCLUDE], [AUTHOR, SCHOOL])
     assert world.answer(at_limit="empty").flags == {}
     answer = World(["?", "nothing is known", ""]).answer()
@@ -189,8 +198,8 @@ def test_lessons_have_trace_number_and_role() -> None:
     ]  # fmt: skip
     roles = {call.prompt.name.partition("/")[2]: call.role for call in world.generations}
     assert roles == {"explore": EXPLORER, "complete": COMPLETER, "rewrite": "reader"}
-    for call in world.generations:
-        assert cache_key({}, call) == cache_key({}, replace(call, role="reader"))
+    keys = [cache_key({}, call) for call in world.generations]
+    assert keys == [cache_key({}, replace(call, role="reader")) for call in world.generations]
 
 
 WROTE = Fact("Reed Lake", "was written by", "the poet Ada Holm")
@@ -214,12 +223,10 @@ SCHOOL_FACT = Fact("Ada Holm", "was educated at", "Gorm College")
 def test_paths_have_all_triples_and_no_cycles(edges: list[tuple[tuple[str, str], str]]) -> None:
     graph = [Fact(one, relation, other) for (one, other), relation in dict.fromkeys(edges)]
     paths = format_paths(graph)
-    for fact in graph:
-        forwards, backwards = " → ".join(fact), " ← ".join(fact[::-1])
-        assert any(forwards in path or backwards in path for path in paths)
-    for path in paths:
-        entities = path.replace("←", "→").split(" → ")[::2]
-        assert len(set(entities)) == len(entities)
+    texts = {fact: (" → ".join(fact), " ← ".join(fact[::-1])) for fact in graph}
+    assert [fact for fact in graph if not any(text in path for text in texts[fact] for path in paths)] == []
+    entities = {path: path.replace("←", "→").split(" → ")[::2] for path in paths}
+    assert [path for path in paths if len(set(entities[path])) < len(entities[path])] == []
 
 
 def test_path_prefers_its_direction_and_new_triples() -> None:
@@ -234,59 +241,94 @@ WATT = Pair("James Watt", "which school he attended")
 GLASGOW = Fact("James Watt", "was educated at", "University of Glasgow")
 
 
-def test_pairs_are_read_as_models_write_them() -> None:
-    for reply in [
-        " No\nExplore:\n- James Watt | which school he attended",
-        # as in the paper's Table 5
-        " No\nExplore:\n- James Watt : which school he attended",
-        "No.\n1. James Watt | which school he attended",
-        "No\n2) **James Watt** | *which school he attended*",
-        '**No**\n**Explore:**\n• "James Watt" | "which school he attended"',
-        "No\nExplore: James Watt | which school he attended",
-        "No\n- <James Watt | which school he attended>",
-        "No - James Watt | which school he attended",
-        "No\nExplore: James Watt; which school he attended",
-        "The knowledge is not enough.\nExplore:\n- James Watt | which school he attended",
-    ]:
-        exploration = read_exploration(reply)
-        assert (exploration.sufficient, exploration.pairs, exploration.malformed) == (False, (WATT,), 0)
-    for line, pair in [
-        ('- "Reed; Lake" (novel): a story | who wrote it', Pair('"Reed; Lake" (novel): a story', "who wrote it")),
-        ("- Star Wars: A New Hope : who directed it", Pair("Star Wars: A New Hope", "who directed it")),
-        ("- Star Wars: A New Hope: who directed it", Pair("Star Wars: A New Hope", "who directed it")),
-        ("- 1984 | who wrote it", Pair("1984", "who wrote it")),
-        ("- 12 Monkeys | who directed it", Pair("12 Monkeys", "who directed it")),
-    ]:
-        assert read_exploration(f" No\n{line}").pairs == (pair,)
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(" No\nExplore:\n- James Watt | which school he attended", id="bar"),
+        pytest.param(" No\nExplore:\n- James Watt : which school he attended", id="colon as in Table 5"),
+        pytest.param("No.\n1. James Watt | which school he attended", id="numbers"),
+        pytest.param("No\n2) **James Watt** | *which school he attended*", id="bold"),
+        pytest.param('**No**\n**Explore:**\n• "James Watt" | "which school he attended"', id="quotes"),
+        pytest.param("No\nExplore: James Watt | which school he attended", id="one line"),
+        pytest.param("No\n- <James Watt | which school he attended>", id="angle brackets"),
+        pytest.param("No - James Watt | which school he attended", id="dash"),
+        pytest.param("No\nExplore: James Watt; which school he attended", id="semicolon"),
+        pytest.param(
+            "The knowledge is not enough.\nExplore:\n- James Watt | which school he attended", id="sentence before"
+        ),
+    ],
+)
+def test_pair_is_read_in_usual_forms(reply: str) -> None:
+    exploration = read_exploration(reply)
+    assert (exploration.sufficient, exploration.pairs, exploration.malformed) == (False, (WATT,), 0)
+
+
+@pytest.mark.parametrize(
+    ("line", "pair"),
+    [
+        pytest.param(
+            '- "Reed; Lake" (novel): a story | who wrote it',
+            Pair('"Reed; Lake" (novel): a story', "who wrote it"),
+            id="quotes and colon",
+        ),
+        pytest.param(
+            "- Star Wars: A New Hope : who directed it",
+            Pair("Star Wars: A New Hope", "who directed it"),
+            id="two colons",
+        ),
+        pytest.param(
+            "- Star Wars: A New Hope: who directed it",
+            Pair("Star Wars: A New Hope", "who directed it"),
+            id="colon without blank",
+        ),
+        pytest.param("- 1984 | who wrote it", Pair("1984", "who wrote it"), id="year as entity"),
+        pytest.param("- 12 Monkeys | who directed it", Pair("12 Monkeys", "who directed it"), id="number in a title"),
+    ],
+)
+def test_pair_keeps_marks_of_its_title(line: str, pair: Pair) -> None:
+    assert read_exploration(f" No\n{line}").pairs == (pair,)
+
+
+def test_incomplete_pairs_are_counted() -> None:
     exploration = read_exploration("No\nExplore:\n- James Watt\n- James Watt | \nHis school.\n- James Watt | school")
     assert (exploration.pairs, exploration.malformed) == ((Pair("James Watt", "school"),), 3)
 
 
-def test_triplets_are_read_as_models_write_them() -> None:
-    for reply in [
-        "<James Watt; was educated at; University of Glasgow>",
-        # as in the paper's Table 5
-        "( James Watt , was educated at , University of Glasgow )",
-        "1. (James Watt, was educated at, University of Glasgow)",
-        '- <"James Watt"; was educated at; "University of Glasgow">',
-        '("James Watt", "was educated at", "University of Glasgow").',
-        "James Watt; was educated at; University of Glasgow",
-        "Triples:\n<James Watt | was educated at | University of Glasgow>",
-    ]:
-        facts = read_facts(reply)
-        assert (facts.facts, facts.malformed) == ((GLASGOW,), 0)
-    for reply, malformed in [
-        ("(James Watt, Glasgow)", 1),
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param("<James Watt; was educated at; University of Glasgow>", id="brackets"),
+        pytest.param("( James Watt , was educated at , University of Glasgow )", id="parentheses as in Table 5"),
+        pytest.param("1. (James Watt, was educated at, University of Glasgow)", id="number"),
+        pytest.param('- <"James Watt"; was educated at; "University of Glasgow">', id="quotes"),
+        pytest.param('("James Watt", "was educated at", "University of Glasgow").', id="quotes and commas"),
+        pytest.param("James Watt; was educated at; University of Glasgow", id="bare"),
+        pytest.param("Triples:\n<James Watt | was educated at | University of Glasgow>", id="bars"),
+    ],
+)
+def test_triple_is_read_in_usual_forms(reply: str) -> None:
+    facts = read_facts(reply)
+    assert (facts.facts, facts.malformed) == ((GLASGOW,), 0)
+
+
+@pytest.mark.parametrize(
+    ("reply", "malformed"),
+    [
+        pytest.param("(James Watt, Glasgow)", 1, id="two parts"),
         # which comma parts is not known
-        ("(James Watt, born in, Greenock, Scotland)", 1),
-        ("James Watt; born in; Greenock; Scotland", 1),
-        ("James Watt went to the University of Glasgow.", 1),
-        ("(James Watt went", 1),
-        ('<James Watt; went to; "">', 1),
-        *(("none", 0), (" None.", 0), ("", 0)),
-    ]:
-        facts = read_facts(reply)
-        assert (facts.facts, facts.malformed) == ((), malformed)
+        pytest.param("(James Watt, born in, Greenock, Scotland)", 1, id="four commas"),
+        pytest.param("James Watt; born in; Greenock; Scotland", 1, id="four parts"),
+        pytest.param("James Watt went to the University of Glasgow.", 1, id="sentence"),
+        pytest.param("(James Watt went", 1, id="open parenthesis"),
+        pytest.param('<James Watt; went to; "">', 1, id="empty object"),
+        pytest.param("none", 0, id="none"),
+        pytest.param(" None.", 0, id="none with a stop"),
+        pytest.param("", 0, id="empty"),
+    ],
+)
+def test_incomplete_triples_are_counted(reply: str, malformed: int) -> None:
+    facts = read_facts(reply)
+    assert (facts.facts, facts.malformed) == ((), malformed)
 
 
 def test_examples_have_bridge_and_comparison() -> None:
