@@ -38,8 +38,10 @@ def model(node: Node) -> Model:
 
 
 def engine(node: Node, model_node: Node) -> Engine:
-    """Build an engine without loading a model."""
-    return build_part(node, "engine", Engine, model=model(model_node))
+    """Build an engine without loading a model. Your own can have no field for it."""
+    types = check_node(node, "engine", ("model",))[1]
+    built = {"model": model(model_node)} if "model" in types else {}
+    return build_part(node, "engine", Engine, **built)
 
 
 def build_part(node: Node, key: str, kind: Callable[..., T], **built: object) -> T:

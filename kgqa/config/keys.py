@@ -131,9 +131,12 @@ def complete_node(node: Mapping[str, Json], key: str) -> dict[str, Json]:
     A node that names no class that can be imported stays as it is: building it reports what is wrong.
     """
     try:
-        fields = declared_fields(import_target(str(node.get("_target_", "")), key))
+        fields = dict(declared_fields(import_target(str(node.get("_target_", "")), key)))
     except (ConfigError, NameError):
         fields = {}
+    if key == "engine":
+        # the choice of model= is its value
+        fields.pop("model", None)
     complete: dict[str, Json] = {"_target_": node["_target_"]} if "_target_" in node else {}
     for name, field in fields.items():
         if name in node:

@@ -22,6 +22,7 @@ from kgqa.errors import ConfigError, UsageError
 from kgqa.identity.program_code import program_hash
 from kgqa.prompting import render
 from kgqa.system.models import list_presets
+from kgqa.util.plugins import import_code
 from tests.unit.files import refusal, write
 
 METHOD = """
@@ -80,11 +81,12 @@ def test_error_of_an_own_module_is_one_line() -> None:
         assert message in refusal(lambda name: parts.method(compose([f"method={name}"])["method"]), name)
 
 
-def test_engine_file_needs_only_its_class() -> None:
+@pytest.mark.parametrize("field", ["model: object", "model: object = None", ""], ids=["needed", "default", "none"])
+def test_engine_file_needs_only_its_class(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "echo", raising=False)
+    importlib.invalidate_caches()
     members = "streaming = estimates_tokens = batch_size = render = count_tokens = close = answer = None"
-    text = (
-        f"from dataclasses import dataclass\n\n@dataclass(frozen=True)\nclass Echo:\n    model: object\n    {members}\n"
-    )
+    text = f"from dataclasses import dataclass\n\n@dataclass(frozen=True)\nclass Echo:\n    {field}\n    {members}\n"
     write("echo.py", text)
     write("conf/engine/echo.yaml", "_target_: echo.Echo\n")
     config = compose(["method=no_context", "dataset=demo", "engine=echo"])
@@ -168,7 +170,7 @@ def hashed(method: str = HASHED, steps: str = STEPS, depth: int = 1) -> str:
     importlib.invalidate_caches()
     for name in ("hashed_method", "hashed_steps"):
         sys.modules.pop(name, None)
-    return program_hash(importlib.import_module("hashed_method").Own(depth))
+    return program_hash(import_code("hashed_method").Own(depth))
 
 
 def test_hash_changes_with_code_and_templates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +207,8 @@ READERS = {
     "module": 'Path(__file__).with_name("words.txt").read_text()',
     "folder": '(Path(__file__).parent / "lists" / "words.txt").read_text()',
     "join": 'Path(os.path.join(HERE, "lists", "words.txt")).read_text()',
+    "composed": 'Path("words" + ".txt").read_text()',
+    "listed": '[file.read_text() for file in sorted(Path("lists").iterdir())]',
     "later": 'None\n\ndef read():\n    return Path("lists/words.txt").read_text()',
 }
 
