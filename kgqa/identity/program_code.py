@@ -20,6 +20,7 @@ from kgqa.errors import ConfigError
 from kgqa.prompting import has_template, template_hash, template_names
 from kgqa.util.digests import text_digest
 from kgqa.util.fs import quick_sha256
+from kgqa.util.opened_files import list_opened_files
 from kgqa.util.places import outputs, package_folder
 from kgqa.util.plugins import module_root, prompt_folders, user_folder
 from kgqa.util.settings import declared_fields
@@ -78,7 +79,7 @@ def _code_and_templates(start: str) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def find_data_files(start: str) -> list[Path]:
-    """Return the files that the strings of a user's modules name, such as a list of words that one reads.
+    """Return the files that a user's modules open at import or name in strings, such as a list of words.
 
     A string names a file in the module's folder, in the user's folder, or in a folder there that a string names.
     """
@@ -86,6 +87,7 @@ def find_data_files(start: str) -> list[Path]:
     for name, module in find_modules(start):
         if name.partition(".")[0] == "kgqa":
             continue
+        files |= {file for file in list_opened_files(name) if file.is_file()}
         paths = _list_paths(_parse(module, module.stat().st_ctime_ns))
         folders = [module.parent, user_folder()]
         folders += [folder / path for folder in folders for path in paths if (folder / path).is_dir()]

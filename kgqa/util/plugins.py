@@ -18,6 +18,7 @@ from traceback import extract_tb
 from types import ModuleType
 
 from kgqa.errors import ConfigError
+from kgqa.util.opened_files import record_opened_files
 from kgqa.util.places import package_folder
 
 
@@ -90,7 +91,8 @@ def import_code(name: str) -> ModuleType:
         # behind installed modules: a folder `wandb/` must not hide the package
         sys.path.append(str(folder))
     try:
-        module = import_module(name)
+        with record_opened_files(folder):
+            module = import_module(name)
     except SyntaxError as error:
         raise ConfigError(f"{error.filename}:{error.lineno}: {error.msg}") from error
     except Exception as error:
