@@ -15,6 +15,7 @@ from kgqa.cache.store import CallCache, Origin
 from kgqa.calls import Call
 from kgqa.errors import EngineError, KgqaError
 from kgqa.types import Json
+from kgqa.util.settings import name_of
 from kgqa.util.waiting import add_wait, remove_wait
 
 # seconds between two looks at the calls of other processes
@@ -65,6 +66,13 @@ def _decode(call: Call[Any], value: Json) -> Any | None:
         return reply_from_json(call, value)
     except ValueError:
         return None
+
+
+def _encode(call: Call[Any], reply: Any) -> Json:
+    """Return a reply as JSON. Raise an error if it cannot be read again."""
+    value = reply_json(reply)
+    reply_from_json(call, value)
+    return value
 
 
 class InFlightCalls:
@@ -161,14 +169,15 @@ class InFlightCalls:
     def _store(self, replies: Mapping[str, tuple[Call[Any], Any]]) -> dict[str, Any]:
         """Store replies. Return what replaces them: an earlier reply of another process, or the error of the disk."""
         try:
-            values = [(key, reply_json(reply)) for key, (_, reply) in replies.items()]
+            values = [(key, _encode(call, reply)) for key, (call, reply) in replies.items()]
             earlier = self._cache.put(values, self._origin) if values else {}
         except KgqaError as error:
             return dict.fromkeys(replies, error)
-        except (TypeError, ValueError) as error:
-            # a user's engine returned no JSON: only this call fails
+        except (TypeError, ValueError, AttributeError) as error:
+            # a user's component returned something else: only this call fails
             if len(replies) == 1:
-                return dict.fromkeys(replies, error)
+                name = name_of(self._identity)
+                return dict.fromkeys(replies, EngineError(f"{name} returned a value that is no reply: {error}"))
             return {key: value for each in replies.items() for key, value in self._store(dict([each])).items()}
         decoded = {key: _decode(replies[key][0], value) for key, value in earlier.items()}
         return {key: reply for key, reply in decoded.items() if reply is not None}

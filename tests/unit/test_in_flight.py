@@ -15,7 +15,8 @@ from kgqa.cache.key import cache_key
 from kgqa.cache.maintenance import stats
 from kgqa.cache.store import INSERT, CallCache, Origin, checksum
 from kgqa.calls import ModelCall, Search
-from kgqa.types import Completion, Passage
+from kgqa.errors import EngineError
+from kgqa.types import Choice, Completion, Passage, Usage
 from tests.engines_for_tests import Batches, ask
 from tests.unit.scheduling import drive, named, next_reply, two_steps
 
@@ -82,6 +83,29 @@ def test_call_that_fails_elsewhere_is_repeated_here(cache: CallCache, other: Cal
     assert next_reply(queue).value.text == "mine"
 
 
+NO_REPLIES = {
+    "none": None,
+    "text": "Paris",
+    "number as usage": Completion("Paris", usage=1),  # type: ignore[arg-type]
+    "no text": Completion(None),  # type: ignore[arg-type]
+    "other finish": Completion("Paris", finish="done"),  # type: ignore[arg-type]
+    "choice": Choice((0.0,)),
+    "infinite usage": Completion("Paris", usage=Usage(1, 0, 1, float("inf"))),
+}
+
+
+@pytest.mark.parametrize("reply", NO_REPLIES.values(), ids=NO_REPLIES)
+def test_reply_of_another_type_fails_its_call(reply: object, cache: CallCache) -> None:
+    done = Done()
+    calls = InFlightCalls(done, cache, {"class": "Mine"})
+    requests = [Request((number,), number, ask(f"question {number}"), time.monotonic()) for number in range(2)]
+    calls.finish(list(zip(calls.begin(requests), (reply, Completion("Rome")), strict=True)), time.monotonic())
+    wrong, right = (next_reply(done).value for _ in requests)
+    assert isinstance(wrong, EngineError)
+    assert "mine returned a value that is no reply" in str(wrong)
+    assert (right.text, len(cache)) == ("Rome", 1)
+
+
 def test_replies_are_committed_in_batches(cache: CallCache) -> None:
     queue = Done()
     calls = InFlightCalls(queue, cache, {"engine": "x"})
@@ -91,7 +115,7 @@ def test_replies_are_committed_in_batches(cache: CallCache) -> None:
         calls.finish([(request, reply)], time.monotonic())
     assert queue.qsize() == 1  # the commit of all
     values = [next_reply(queue).value for _ in first]
-    assert (values[0].text, type(values[1]), values[2].text, len(cache)) == ("one", TypeError, "three", 2)
+    assert (values[0].text, type(values[1]), values[2].text, len(cache)) == ("one", EngineError, "three", 2)
     calls.stop()
     calls.finish([(last, Completion("after"))], time.monotonic())
     assert len(cache) == 3
