@@ -17,14 +17,14 @@ def write_lora(
     folder: Path, seed: int = 1, rank: int = 4, shapes: Mapping[str, tuple[int, int]] | None = None, **config: Any
 ) -> Path:
     """Random matrices on the named projections of two layers; `config`: further settings of adapter_config.json."""
-    drawn = random.Random(seed)
+    generator = random.Random(seed)
     matrices: dict[str, tuple[tuple[int, int], bytes]] = {}
     for layer in range(2):
         for name, (out, into) in (SHAPES if shapes is None else shapes).items():
             block = "mlp" if name in ("gate_proj", "up_proj", "down_proj") else "self_attn"
             place = f"base_model.model.model.layers.{layer}.{block}.{name}"
             for matrix, shape in (("lora_A", (rank, into)), ("lora_B", (out, rank))):
-                values = [drawn.gauss(0, 0.25) for _ in range(shape[0] * shape[1])]
+                values = [generator.gauss(0, 0.25) for _ in range(shape[0] * shape[1])]
                 matrices[f"{place}.{matrix}.weight"] = shape, pack(f"<{len(values)}f", *values)
     folder.mkdir(parents=True)
     settings = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": 2 * rank, "bias": "none"}
@@ -43,6 +43,6 @@ def write_lora(
 def write_artefact(folder: Path, base: str, base_sha256: str, **lora: Any) -> Path:
     """As training leaves it: adapter/ and, written last, manifest.json."""
     write_lora(folder / "adapter", **lora)
-    told = {"base": base, "base_sha256": base_sha256, "rank": lora.get("rank", 4)}
-    (folder / "manifest.json").write_text(json.dumps(told))
+    manifest = {"base": base, "base_sha256": base_sha256, "rank": lora.get("rank", 4)}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder

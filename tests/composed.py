@@ -32,12 +32,12 @@ def composed_node(group: str, name: str) -> Any:
 
 def build_choice(node: Mapping[str, Any], group: str) -> Any:
     """Build a choice of any group, with the model or dataset that it is built with."""
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if group == "engine":
-        given["model"] = build(composed_node("model", "smollm2_135m"), "model")
+        options["model"] = build(composed_node("model", "smollm2_135m"), "model")
     elif group == "collection":
-        given["dataset"] = dataset(composed_node("dataset", "demo"))
-    return build(node, group, **given)
+        options["dataset"] = dataset(composed_node("dataset", "demo"))
+    return build(node, group, **options)
 
 
 @cache

@@ -53,18 +53,18 @@ class Shown:
 def shown(page: Path) -> list[Shown]:
     """The commands of a page in their order."""
     text = page.read_text(encoding="utf-8")
-    found = []
+    commands = []
     for block in BLOCK.finditer(text):
         for command in COMMAND[block["kind"]].finditer(block["body"]):
             line = text.count("\n", 0, block.start("body") + command.start()) + 1
             typed = re.sub(r"(\s+|^)#(\s.*|$)", "", command["typed"], flags=re.MULTILINE)
             if typed:
-                found.append(Shown(page, line, typed, command["output"], block["kept"]))
-    return found
+                commands.append(Shown(page, line, typed, command["output"], block["kept"]))
+    return commands
 
 
 def every_command() -> dict[Path, list[Shown]]:
-    return {page: found for page in PAGES if (found := shown(page))}
+    return {page: commands for page in PAGES if (commands := shown(page))}
 
 
 class Elsewhere(NamedTuple):
@@ -164,19 +164,19 @@ class Shell:
         if words[0] == "export":
             self._monkeypatch.setenv(*words[1].split("=", 1))
             return 0, ""
-        given = dict(word.split("=", 1) for word in takewhile(VARIABLE.match, words))
-        program, *arguments = words[len(given) :]
+        variables = dict(word.split("=", 1) for word in takewhile(VARIABLE.match, words))
+        program, *arguments = words[len(variables) :]
         if program != "kgqa":
             return self._bash(typed)
         with self._monkeypatch.context() as changed:
-            for name, value in given.items():
+            for name, value in variables.items():
                 changed.setenv(name, value)
             return self._kgqa(arguments)
 
     def _kgqa(self, arguments: Sequence[str]) -> tuple[int, str]:
         printed = io.BytesIO()
-        told = io.TextIOWrapper(printed, encoding="utf-8", write_through=True)
-        with redirect_stdout(told), redirect_stderr(told):
+        output = io.TextIOWrapper(printed, encoding="utf-8", write_through=True)
+        with redirect_stdout(output), redirect_stderr(output):
             code = main(arguments)
         return code, printed.getvalue().decode()
 

@@ -105,9 +105,9 @@ def test_every_configuration_equals_the_fields_of_its_class() -> None:
 def test_the_opening_of_a_method_says_what_it_needs_and_experiments_compose() -> None:
     """Its line in `kgqa run --help`."""
     for name in groups()["method"]:
-        said = re.search(r" Needs ([\w, ]+)\.", describe_choice("method", name))
-        assert said
-        assert set(said[1].split(", ")) == build(composed_node("method", name), "method").uses
+        match = re.search(r" Needs ([\w, ]+)\.", describe_choice("method", name))
+        assert match
+        assert set(match[1].split(", ")) == build(composed_node("method", name), "method").uses
     for name in groups()["experiment"]:
         assert compose([f"experiment={name}"])["choices"]["method"]
 
@@ -143,5 +143,5 @@ def test_files_contain_only_what_differs(group: str, name: str) -> None:
     """From the defaults of the class, unless the file extends another one."""
     node = load_file(group, name)
     kind = import_target(load_node(group, name)["_target_"], group)
-    known = {} if "defaults" in node else declared_fields(kind)
-    assert [key for key, field in known.items() if key in node and to_plain(field.default) == node[key]] == []
+    fields = {} if "defaults" in node else declared_fields(kind)
+    assert [key for key, field in fields.items() if key in node and to_plain(field.default) == node[key]] == []

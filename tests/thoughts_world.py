@@ -68,8 +68,8 @@ class World(method_world.World):
         self.limit = limit
 
     def search(self, call: Search) -> tuple[Passage, ...]:
-        found: tuple[Passage, ...] = next((here for part, here in self.found.items() if part in call.query), ())
-        return found[: call.k]
+        results: tuple[Passage, ...] = next((here for part, here in self.found.items() if part in call.query), ())
+        return results[: call.k]
 
     def rank(self, call: Rank) -> tuple[float, ...]:
         return tuple(float(len(text)) for text in call.texts)
@@ -83,12 +83,12 @@ class World(method_world.World):
 
     def sequence(self) -> list[str]:
         """What was asked, in order: the kind of each call with its query or template; counted tokens left out."""
-        shown: dict[Any, Callable[[Any], str]] = {
+        renderers: dict[Any, Callable[[Any], str]] = {
             Search: lambda call: f"search {call.query}",
             Generate: lambda call: f"{call.role} {call.prompt.name}",
             Rank: lambda call: f"rank {call.scorer}",
         }
-        return [shown[type(call)](call) for call in self.calls if type(call) in shown]
+        return [renderers[type(call)](call) for call in self.calls if type(call) in renderers]
 
     def asked(self) -> list[str]:
         """The end of each prompt: the question's own passages, the question and what is written of the reply."""

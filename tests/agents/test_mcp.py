@@ -23,16 +23,16 @@ async def use(server: Any) -> tuple[list[str], str, str, str]:
 
     async with Client(server) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
-        found = await client.call_tool("search", {"query": "Candle Bridge", "k": 2})
+        results = await client.call_tool("search", {"query": "Candle Bridge", "k": 2})
         page = await client.call_tool("read", {"title": "Candle Bridge"})
         missing = await client.call_tool("read", {"title": "No such page"})
-    return names, found.content[0].text, page.content[0].text, missing.content[0].text
+    return names, results.content[0].text, page.content[0].text, missing.content[0].text
 
 
 def check(used: tuple[list[str], str, str, str]) -> None:
-    names, found, page, missing = used
+    names, results, page, missing = used
     assert names == ["search", "read"]
-    assert len(found.split("\n\n")) == 2
+    assert len(results.split("\n\n")) == 2
     assert page.split("] ")[1].startswith("Candle Bridge\n")
     assert missing == "There is no page with this title."
 

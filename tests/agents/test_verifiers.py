@@ -63,8 +63,8 @@ def test_reward_is_the_evaluated_em(own_folder: Path, monkeypatch: pytest.Monkey
                 "--env.agent.runtime.type", "subprocess",
             ]  # fmt: skip
             environment = {**os.environ, "KGQA_RETRIEVE_URL": f"{search}/retrieve", "ANY_KEY": "any"}
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+            process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert process.returncode == 0, process.stderr[-2000:]
     (file,) = Path("evaluated").rglob("traces.jsonl")
     lines = file.read_text(encoding="utf-8").splitlines()
     traces = [trace for line in lines for trace in json.loads(line)["traces"]]

@@ -53,7 +53,9 @@ def read_agent_rows(name: str) -> list[Any]:
 @cache
 def read_passages() -> list[tuple[Passage, ...]]:
     """Return the ten passages of each search."""
-    return [tuple(Passage.of(one["title"], one["text"]) for one in found) for found in read_agent_rows("passages")]
+    return [
+        tuple(Passage.of(one["title"], one["text"]) for one in passages) for passages in read_agent_rows("passages")
+    ]
 
 
 def exact_block(name: str, text: str) -> str:

@@ -96,10 +96,10 @@ def differences(row: dict[str, Any], script: Script, answer: Answer) -> list[str
 
 @pytest.mark.parametrize("category", sorted({row["category"] for row in ROWS}))
 def test_released_program_is_repeated(category: str, method: CoRAG) -> None:
-    found = []
+    rows = []
     for row in ROWS:
         if row["category"] == category:
             script = Script(row)
             question = Question("q", row["question"], ("x",))
-            found += differences(row, script, drive(method.answer(question), script))
-    assert found == []
+            rows += differences(row, script, drive(method.answer(question), script))
+    assert rows == []

@@ -74,8 +74,8 @@ def test_pagerank_equals_prpack() -> None:
 
 def test_the_graph_has_the_authors_nodes_and_facts(triples: Path) -> None:
     source = retriever_of("retriever=hipporag_bm25", f"retriever.triples.path={triples}").triples  # type: ignore[attr-defined]
-    found: Sequence[Sequence[Triple]] = [source.triples(passage) for passage in passages()]
-    graph = FactGraph.of(found, clean_ascii)
+    extracted: Sequence[Sequence[Triple]] = [source.triples(passage) for passage in passages()]
+    graph = FactGraph.of(extracted, clean_ascii)
     nodes = read("hipporag2/nodes.jsonl")
     ours = {name: graph.holders[number] for name, number in graph.names.items()}
     theirs = {node["entity"]: node["passages"] for node in nodes if "entity" in node}
@@ -129,13 +129,13 @@ def minilm_index(triples: Path, tmp_path_factory: pytest.TempPathFactory) -> Any
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize("kept", ["top_all", "top_first2", "top_none"])
-def test_the_first_five_passages_are_the_authors(minilm_index: Any, kept: str) -> None:
+@pytest.mark.parametrize("filter_kind", ["top_all", "top_first2", "top_none"])
+def test_the_first_five_passages_are_the_authors(minilm_index: Any, filter_kind: str) -> None:
     questions = read("hipporag2/questions.jsonl")
-    facts = {"top_all": 5, "top_first2": 2, "top_none": 0}[kept]
+    facts = {"top_all": 5, "top_first2": 2, "top_none": 0}[filter_kind]
     queries = [Query(q["question"], 5, facts=tuple(map(tuple, q["facts"][:facts]))) for q in questions]
     same = [
-        {*ranking} == {place for place, _ in question[kept][:5]}
+        {*ranking} == {place for place, _ in question[filter_kind][:5]}
         for ranking, question in zip(minilm_index.find(queries), questions, strict=True)
     ]
     assert sum(same) >= 98

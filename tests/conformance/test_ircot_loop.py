@@ -71,8 +71,8 @@ def search(family: str, query: str, k: int) -> tuple[Passage, ...]:
 def method(family: str, distractors: int) -> IRCoT:
     overrides = ["experiment=ircot_released", f'method.few_shot_path="{PROMPTS}#{family}"', "method.reader=cot"]
     overrides += ["method.passages_per_step=6", f"method.few_shot.distractors={distractors}"]
-    built: IRCoT = build(compose(overrides)["method"], "method")
-    return replace(built, few_shot=replace(built.few_shot, context_limit=HEAD["context_limit"]))
+    ircot: IRCoT = build(compose(overrides)["method"], "method")
+    return replace(ircot, few_shot=replace(ircot.few_shot, context_limit=HEAD["context_limit"]))
 
 
 @cache
@@ -136,10 +136,10 @@ def test_prompts_are_the_released_ones(distractors: int) -> None:
     for place, row in enumerate(ROWS):
         _, _, prompts = run(place, distractors)
         for call, prompt in enumerate(prompts):
-            *shown, own = prompt.split("\n\n\n")
+            *examples, own = prompt.split("\n\n\n")
             first, last = row["kept"]["quarter"][str(distractors)][call]
             if (row["question"], row["script"]) not in SENTENCES:
-                assert len(shown) == last - first + 1
+                assert len(examples) == last - first + 1
             is_own = sha(own) == row["own_part_sha256"][call]
             same["own part"] += is_own
             assert not is_own or sha(prompt) == row["prompt_sha256"][str(distractors)][call]

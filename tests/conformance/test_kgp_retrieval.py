@@ -86,9 +86,9 @@ def test_seeds_are_the_authors_seeds() -> None:
     for row in of_kind("tfidf"):
         question, pool = split(row["dataset"], row["id"])
         assert sha("\n".join(sha(passage.text, 12) for passage in pool), 12) == row["passages_sha256"]
-        found = [place_of(passage.id) for passage in index().search([Search(question, 10, pool=pool)])[0]]
+        places = [place_of(passage.id) for passage in index().search([Search(question, 10, pool=pool)])[0]]
         theirs = dict(zip(row["top"], row["scores"], strict=True))
-        is_same = set(found) == set(row["top"][:10]) and [theirs[place] for place in found] == row["scores"][:10]
+        is_same = set(places) == set(row["top"][:10]) and [theirs[place] for place in places] == row["scores"][:10]
         assert is_same == (row["id"] not in EQUAL_TEXTS)
 
 

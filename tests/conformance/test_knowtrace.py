@@ -67,12 +67,12 @@ def run_algorithm(seed: str) -> Trace:
     trace, graph = Trace(), frozenset[Triple]()  # line 1
     for _ in range(ITERATIONS):  # line 2
         trace.graphs.append(graph)
-        written = explore(seed, graph)  # line 4
-        if isinstance(written, tuple):  # line 5
-            trace.thought, trace.answer = written  # line 7
+        text = explore(seed, graph)  # line 4
+        if isinstance(text, tuple):  # line 5
+            trace.thought, trace.answer = text  # line 7
             return trace  # line 8
-        trace.queries.append([f"{entity} {relation}" for entity, relation in written])  # line 13
-        expanded = graph.union(*(complete(seed, pair) for pair in written))  # lines 15 and 17
+        trace.queries.append([f"{entity} {relation}" for entity, relation in text])  # line 13
+        expanded = graph.union(*(complete(seed, pair) for pair in text))  # lines 15 and 17
         if expanded == graph:
             # Every further iteration of a greedy model would repeat this one. kgqa ends here.
             return trace
@@ -103,10 +103,10 @@ class Script:
     def write_exploration(self, memory: str) -> str:
         lines = [] if memory == "none" else memory.split("\n")
         self.graphs.append(frozenset(tuple(line.strip("<>").split("; ")) for line in lines))  # type: ignore[misc]
-        written = explore(self.seed, self.graphs[-1])
-        if isinstance(written, tuple):
-            return f" Yes\nThought: {written[0]}\nAnswer: {written[1]}"
-        return "\n".join([" No\nExplore:", *(f"- {entity}; {relation}" for entity, relation in written)])
+        text = explore(self.seed, self.graphs[-1])
+        if isinstance(text, tuple):
+            return f" Yes\nThought: {text[0]}\nAnswer: {text[1]}"
+        return "\n".join([" No\nExplore:", *(f"- {entity}; {relation}" for entity, relation in text)])
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -28,12 +28,12 @@ SCORES = {
 
 def question_of(gold: dict[str, Any]) -> Question:
     passages = tuple(Passage(f"{gold['id']} {place}", "T", str(place)) for place in range(20))
-    known: dict[str, Any] = {"text": "?", "passages": passages, "answerable": gold["answerable"]}
+    fields: dict[str, Any] = {"text": "?", "passages": passages, "answerable": gold["answerable"]}
     if not gold["answerable"]:
-        return Question(f"{gold['id']} {UNANSWERABLE}", answers=(UNANSWERABLE,), **known)
+        return Question(f"{gold['id']} {UNANSWERABLE}", answers=(UNANSWERABLE,), **fields)
     support = frozenset(passages[place].id for place in gold["support"])
     twin = f"{gold['id']} {UNANSWERABLE}"
-    return Question(gold["id"], answers=tuple(gold["answers"]), support=support, twin=twin, **known)
+    return Question(gold["id"], answers=tuple(gold["answers"]), support=support, twin=twin, **fields)
 
 
 @pytest.mark.parametrize("number", range(len(ROWS)))
@@ -43,8 +43,8 @@ def test_official_files_have_their_official_scores(tmp_path: Path, number: int) 
     file = tmp_path / "predictions.jsonl"
     lines = [{**predicted, "predicted_support_idxs": predicted["places"]} for predicted in row["predicted"]]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    known = [question.id for question in questions]
-    predictions = match_predictions(name_twins(read_predictions(file), known, file), questions, file, known=known)
+    ids = [question.id for question in questions]
+    predictions = match_predictions(name_twins(read_predictions(file), ids, file), questions, file, known=ids)
     scores = summarise(score_questions(questions, predictions, "musique")).scores
     ours = {name: scores[score].mean for name, score in SCORES.items()}
     assert ours == pytest.approx({name: 100 * row["official"][name] for name in SCORES}, abs=0.051)

@@ -28,8 +28,8 @@ def measure(scorer: str) -> Callable[[str, Sequence[Sequence[str]]], list[float 
 
     def values(answer: str, golds: Sequence[Sequence[str]]) -> list[float | None]:
         texts = [write_golds(gold) for gold in golds]
-        found = {**score(answer, texts, profile), "contained": containment(answer, texts, profile)}
-        return [found[name] for name in names]
+        scores = {**score(answer, texts, profile), "contained": containment(answer, texts, profile)}
+        return [scores[name] for name in names]
 
     return values
 

@@ -60,8 +60,8 @@ def reading_template(name: str, prompt: str) -> str:
     assert steps
     assert query
     assert pages
-    shown = [(steps[1], "prev_reasoning"), (pages[1], "document"), (query[1], "search_query")]
-    for text, expression in shown:
+    parts = [(steps[1], "prev_reasoning"), (pages[1], "document"), (query[1], "search_query")]
+    for text, expression in parts:
         # Jinja drops the line break after a tag
         prompt = prompt.replace(text, values[expression] + "{{ '' }}")
     return exact_block("user", prompt)
@@ -71,9 +71,11 @@ def template_of(name: str, text: Any, question: str) -> str:
     if isinstance(text, dict):  # ReSearch's
         blocks = (exact_block(role, content.replace(question, "{{ question }}")) for role, content in text.items())
         return "".join(blocks).replace(EXACT, "") + EXACT
-    shown = "{{ question ~ ('' if question.endswith('?') else '?') }}" if name == "search_agent" else "{{ question }}"
-    written = text.replace(question + "?" * (name == "search_agent" and not question.endswith("?")), shown)
-    return exact_block("completion" if name == "r1_searcher" else "user", written)
+    placeholder = (
+        "{{ question ~ ('' if question.endswith('?') else '?') }}" if name == "search_agent" else "{{ question }}"
+    )
+    template = text.replace(question + "?" * (name == "search_agent" and not question.endswith("?")), placeholder)
+    return exact_block("completion" if name == "r1_searcher" else "user", template)
 
 
 def find_notices(name: str, rows: list[Any]) -> dict[str, str]:
@@ -115,8 +117,8 @@ class Script:
             self.first = message.content
         self.contexts.append(text.removeprefix(self.first) if call.prompt.form == "completion" else text)
         turns = self.row["turns"]
-        written, end = turns[len(self.contexts) - 1] if len(self.contexts) <= len(turns) else (ENOUGH, "eos")
-        before, stop = call.split_at_stop(written)
+        turn, end = turns[len(self.contexts) - 1] if len(self.contexts) <= len(turns) else (ENOUGH, "eos")
+        before, stop = call.split_at_stop(turn)
         return Completion(before, "length" if end == "length" and not stop else "stop", stopped_by=stop)
 
 
@@ -160,12 +162,12 @@ def differences(row: dict[str, Any], script: Script, answer: Answer) -> list[str
 @pytest.mark.parametrize("program", NAMES, indirect=True)
 def test_released_program_is_repeated(program: str) -> None:
     agent = released(program)
-    found = Counter(
+    counts = Counter(
         (row["category"], difference)
         for row in read_agent_rows(program)
         for difference in differences(row, *run(agent, row))
     )
-    assert found == INTENDED.get(program, {})
+    assert counts == INTENDED.get(program, {})
 
 
 def test_unknown_stop_string_is_an_error() -> None:

@@ -95,21 +95,26 @@ class Script:
 
 def differences(row: dict[str, Any], script: Script, answer: Answer) -> list[str]:
     searches = [call["tool_result"] for call in row["trajectory"] if call["tool_name"] == "keyword_search"]
-    found = [[int(number) for number in CHUNK.findall(text)] for text in searches if not text.startswith("Error")]
+    shown_chunks = [
+        [int(number) for number in CHUNK.findall(text)] for text in searches if not text.startswith("Error")
+    ]
     forced = len(row["trajectory"]) > 0 and row["messages"][-1]["role"] == "user"
     pairs = {
         "prompt": (script.first, [message["content"] for message in row["messages"][:2]]),
         "turns": (script.turns, row["loops"] + forced),
-        "searches": ([numbers for numbers in script.found if numbers], [numbers for numbers in found if numbers]),
+        "searches": (
+            [numbers for numbers in script.found if numbers],
+            [numbers for numbers in shown_chunks if numbers],
+        ),
         "answer": (answer.text, row["answer"]),
     }
     return [name for name, (ours, theirs) in pairs.items() if ours != theirs]
 
 
 def test_released_program_is_repeated(agent: ToolAgent) -> None:
-    found = Counter[tuple[str, str]]()
+    counts = Counter[tuple[str, str]]()
     for row in ROWS:
         script = Script(row)
         answer = drive(agent.answer(Question("q", row["question"], ("x",))), script)
-        found.update((row["category"], difference) for difference in differences(row, script, answer))
-    assert found == INTENDED
+        counts.update((row["category"], difference) for difference in differences(row, script, answer))
+    assert counts == INTENDED

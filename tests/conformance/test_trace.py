@@ -75,8 +75,8 @@ def build(row: Mapping[str, Any], name: str) -> list[tuple[list[str], float]]:
             order = {texts[option]: -place for place, option in reversed(list(enumerate(states[chain][1])))}
             # used ones rank best: the method has to leave them out
             return tuple(order.get(text, 9 if text in chain else -99) for text in call.texts)
-        chosen, candidates = method.__dict__["selections"][call.prompt.messages[-1].content]  # type: ignore[attr-defined]
-        options, chain = [unit.text for unit in candidates], " ".join(chosen)
+        choice, candidates = method.__dict__["selections"][call.prompt.messages[-1].content]  # type: ignore[attr-defined]
+        options, chain = [unit.text for unit in candidates], " ".join(choice)
         if name == "recorded":
             assert options == [texts[place] for place in states[chain][1]]
             return SimpleNamespace(logprobs=states[chain][2])

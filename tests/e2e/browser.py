@@ -111,14 +111,14 @@ class Browser:
         return json.loads(message)
 
     def _note(self, event: Any) -> None:
-        told = {
+        error = {
             "Runtime.exceptionThrown": lambda p: p["exceptionDetails"],
             "Runtime.consoleAPICalled": lambda p: p["args"],
             "Log.entryAdded": lambda p: p["entry"],
             "Page.javascriptDialogOpening": lambda p: p["message"],
         }
-        if event.get("method") in told:
-            self.complaints.append(str(told[event["method"]](event["params"])))
+        if event.get("method") in error:
+            self.complaints.append(str(error[event["method"]](event["params"])))
 
 
 def _started(program: str, profile: Path, ends: tuple[int, int]) -> subprocess.Popen[bytes]:

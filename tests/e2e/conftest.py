@@ -51,9 +51,9 @@ def kgqa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return run
 
 
-def refused(ran: Ran, said: str) -> None:
+def refused(ran: Ran, message: str) -> None:
     assert (ran.code, ran.err.count("\n")) == (2, 1), ran.out + ran.err
-    assert said in ran.err
+    assert message in ran.err
 
 
 def before_each_call(monkeypatch: pytest.MonkeyPatch, react: Callable[[Scripted, Any], Exception | None]) -> None:

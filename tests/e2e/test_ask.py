@@ -46,18 +46,18 @@ def test_answer_has_sentence_and_place_of_each_step_and_unreadable_files_are_rep
     assert "Jonas Vall.” island/vall.txt:1\n" in ran.out
     assert "not found" not in ran.out
     assert '<p class="answer">Oustry</p>' in Path(ran.out.splitlines()[-1]).read_text(encoding="utf-8")
-    told = answer(ask(BORN, "island", "--json"))
-    assert (told["answer"], told["error"], told["supported"], told["method"]) == ("Oustry", None, True, "trace")
-    places = {(step["title"], step["page"], step["line"]) for step in told["steps"]}
+    reply = answer(ask(BORN, "island", "--json"))
+    assert (reply["answer"], reply["error"], reply["supported"], reply["method"]) == ("Oustry", None, True, "trace")
+    places = {(step["title"], step["page"], step["line"]) for step in reply["steps"]}
     assert places == {
         ("The lighthouse of Korrin Head", None, 3), ("vall", None, 1), ("Oustry", None, None),
         ("minutes", None, None), ("survey", "page 1", None), ("survey", "page 2", None),
     }  # fmt: skip
-    (ferry,) = [step for step in told["steps"] if step["title"] == "minutes"]
+    (ferry,) = [step for step in reply["steps"] if step["title"] == "minutes"]
     assert ferry["triple"] == ["Northern Star", "replaced", "Grey Heron"]
     assert ferry["sentence"] == "The ferry Grey Heron is replaced by the ferry Northern Star."
     assert ferry["file"] == "island/minutes.docx"
-    assert ask_documents(BORN, [Path("island")], [*RULED, *CHAINS], QUIET).json() | {"seconds": 0} == told | {
+    assert ask_documents(BORN, [Path("island")], [*RULED, *CHAINS], QUIET).json() | {"seconds": 0} == reply | {
         "seconds": 0
     }
     Path("island/bad.txt").write_bytes(b"one\n\xff\xfe")
@@ -90,8 +90,8 @@ def test_named_file_of_any_kind_is_text(kgqa: Kgqa) -> None:
 
 @pytest.mark.parametrize("method", ["retrieve_read", "kgp", "react"])
 def test_every_method_with_a_model_answers(ask: Kgqa, kgqa: Kgqa, method: str) -> None:
-    told = answer(kgqa("ask", BORN, "island", f"method={method}", *RULED, "--json"))
-    assert (told["method"], told["error"]) == (method, None)
+    reply = answer(kgqa("ask", BORN, "island", f"method={method}", *RULED, "--json"))
+    assert (reply["method"], reply["error"]) == (method, None)
 
 
 @pytest.mark.parametrize(

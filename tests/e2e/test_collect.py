@@ -49,11 +49,11 @@ def test_run_is_no_folder_of_examples(kgqa: Kgqa) -> None:
 
 def test_examples_are_made_once_and_held_out_by_question(kgqa: Kgqa) -> None:
     first = kgqa(*KGP, "collect.held_out=0.5")
-    written = (first.folder / "examples.jsonl").stat().st_mtime_ns
+    time = (first.folder / "examples.jsonl").stat().st_mtime_ns
     again = kgqa(*KGP, "collect.held_out=0.5")
     assert again.folder == first.folder
     assert f"{first.folder}: already complete" in again.out
-    assert (again.folder / "examples.jsonl").stat().st_mtime_ns == written
+    assert (again.folder / "examples.jsonl").stat().st_mtime_ns == time
     assert kgqa(*KGP, "collect.agent=llama").folder != first.folder
     collected = CollectManifest.read(first.folder)
     asked = {f"demo/{line['question']}" for line in lines_of(first.folder / "examples.jsonl")}
@@ -99,15 +99,15 @@ def examples(ran: Ran) -> list[TrainingExample]:
 
 def test_what_backtracing_keeps_of_right_answers_is_learnt(kgqa: Kgqa, ran: Ran) -> None:
     collected = kgqa("collect", "knowtrace", "--from", str(ran.folder))
-    learnt = examples(collected)
-    assert [(example.role, example.target) for example in learnt] == [
+    lines = examples(collected)
+    assert [(example.role, example.target) for example in lines] == [
         ("explorer", "No\nExplore:\n- Candle Bridge; architect"),
         ("completer", "<Candle Bridge; designed by; Ilse Ravenholt>"),
         ("explorer", "No\n- Ilse Ravenholt | birthplace"),
         ("completer", "<Ilse Ravenholt; born in; Pellery>"),
         ("explorer", "Yes\nThought: Ilse Ravenholt was born in Pellery.\nAnswer: Pellery"),
     ]
-    assert [example.origin.place for example in learnt] == [1, 1, 2, 2, 3]
+    assert [example.origin.place for example in lines] == [1, 1, 2, 2, 3]
     assert [(one["what"], one["why"]) for one in lines_of(collected.folder / "dropped.jsonl")] == [
         ("completer, reply 2", "backtracing removes all of it"),
         ("question", "the answer is wrong"),
@@ -138,11 +138,11 @@ def test_a_teachers_labels_are_examples_and_what_it_cannot_say_is_none(kgqa: Kgq
     assert "33 model calls, 33 of them new" in planned.out
     assert not Path("outputs/examples").exists()
     ran = kgqa(*BY_MODEL, words)
-    made = examples(ran)
-    assert {each.question for each in made} == {"2hop__demo_01", "3hop1__demo_03"}
+    lines = examples(ran)
+    assert {each.question for each in lines} == {"2hop__demo_01", "3hop1__demo_03"}
     # a right step and two wrong ones each
-    assert len(made) == 6
-    assert {each.origin.made_by for each in made} == {"teacher"}
+    assert len(lines) == 6
+    assert {each.origin.made_by for each in lines} == {"teacher"}
     dropped = [(one["question"], one["why"]) for one in lines_of(ran.folder / "dropped.jsonl")]
     assert dropped == [("2hop__demo_02", "a reply to teach/plan cannot be read")]
     came = CollectManifest.read(ran.folder)
@@ -155,22 +155,22 @@ def test_a_teachers_labels_are_examples_and_what_it_cannot_say_is_none(kgqa: Kgq
 def test_hard_cases_are_the_first_errors_of_a_runs_wrong_answers(kgqa: Kgqa) -> None:
     words = write_rules(TAUGHT, "teacher.jsonl")
     ran = kgqa("run", "method=safe", "dataset=demo", "limit=2", words, *QUICK)
-    made = examples(kgqa(*BY_MODEL, words, "--from", str(ran.folder), "collect.hard_cases=1"))
-    hard = [each for each in made if each.origin.made_by.startswith("hard case")]
+    lines = examples(kgqa(*BY_MODEL, words, "--from", str(ran.folder), "collect.hard_cases=1"))
+    hard = [each for each in lines if each.origin.made_by.startswith("hard case")]
     assert [(each.label, each.origin.place, each.role) for each in hard] == [("Off-topic", 1, "feedback")]
     assert json.loads(hard[0].target)["guidance"] == "Ask for the town."
     assert "Step to judge: Step 1: The town is unknown. (Logical)" in hard[0].prompt.messages[0].content
-    assert len(made) == 7
+    assert len(lines) == 7
 
 
 def test_noise_is_of_questions_that_verification_flagged(kgqa: Kgqa, tmp_path: Path) -> None:
     folder = verify(kgqa, tmp_path, "limit=9").folder
     ran = kgqa("collect", "safe", "dataset=demo", f"dataset.verified={folder}", "collect.noise=5", *QUICK)
-    made = examples(ran)
+    lines = examples(ran)
     assert CollectManifest.read(ran.folder).made_by["rules, of a flagged question"] == 5
-    assert {each.question for each in made if each.origin.made_by == "rules"} == {"2hop__demo_01"}
+    assert {each.question for each in lines if each.origin.made_by == "rules"} == {"2hop__demo_01"}
     without = examples(kgqa("collect", "safe", "dataset=demo", f"dataset.verified={folder}", *QUICK))
-    assert without == [each for each in made if each.origin.made_by == "rules"]
+    assert without == [each for each in lines if each.origin.made_by == "rules"]
 
 
 def test_what_does_not_fit_is_one_line(kgqa: Kgqa) -> None:

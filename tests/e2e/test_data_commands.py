@@ -44,14 +44,14 @@ def offer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Offer]:
     """Let an entry of conf/downloads.yaml point to a server here: `offer("musique", content, members=[…])`."""
     monkeypatch.delenv("KGQA_DATA", raising=False)
     monkeypatch.setattr("pooch.core.time.sleep", lambda _: None)
-    known = data.list_sources()
+    sources = data.list_sources()
     with serving(Behaviour()) as server:
 
         def offered(name: str, content: bytes, **changes: Any) -> Behaviour:
             server.content = content
             here = {"urls": [server.url], "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            known[name] = Download.model_validate({**known[name].model_dump(), **here, **changes})
-            monkeypatch.setattr(data, "list_sources", lambda: known)
+            sources[name] = Download.model_validate({**sources[name].model_dump(), **here, **changes})
+            monkeypatch.setattr(data, "list_sources", lambda: sources)
             return server
 
         yield offered
@@ -150,7 +150,7 @@ def test_check_counts_what_is_odd(kgqa: Kgqa) -> None:
     blind = {"id": "c", "question": "?", "answer": "x"}
     full = {**MUSIQUE, "id": "d", "answerable": False}
     write_lines(Path("q.jsonl"), (MUSIQUE, lonely, blind, full))
-    found = figures(kgqa("data", "check", "dataset=musique", "dataset.path=q.jsonl").out)
+    counts = figures(kgqa("data", "check", "dataset=musique", "dataset.path=q.jsonl").out)
     expected = {
         "questions": 3, "gold answers, aliases included": 4, "questions with aliases": 1, "passages given": 3,
         "gold passages": 2, "gold passages among those given": 1, "skipped: no answer": 1,
@@ -158,7 +158,7 @@ def test_check_counts_what_is_odd(kgqa: Kgqa) -> None:
         "passages in the corpus": 6, "of them distinct": 3, "repeated passages (stored once)": 3,
         "passages without text": 1, "gold titles of the questions": 2, "of these titles in the corpus": 1,
     }  # fmt: skip
-    assert {name: found.get(name) for name in expected} == expected
+    assert {name: counts.get(name) for name in expected} == expected
 
 
 def test_check_of_questions_without_passages_asks_for_a_corpus(kgqa: Kgqa) -> None:

@@ -60,16 +60,16 @@ def test_the_recorded_demo_needs_no_model_and_leaves_nothing(
     monkeypatch.setattr(Model, "digest", absent)
     ran = kgqa("demo", "--recorded")
     assert (ran.code, ran.err) == (0, "")
-    recording, shown = replay_demo()
+    recording, output = replay_demo()
     assert ran.out.startswith(f"RECORDED on {recording.made} by kgqa {recording.kgqa} ({recording.commit[:8]})")
     for answers in recording.answers.values():
         assert len(answers) == 3
         for answer in answers.values():
             assert answer in ran.out
     assert list(tmp_path.iterdir()) == []
-    assert [each.method for each in shown] == list(recording.answers)
-    assert all(each.seconds > 0 for each in shown)
-    assert [each.triple_seconds > 0 for each in shown] == [False, False, True]
+    assert [each.method for each in output] == list(recording.answers)
+    assert all(each.seconds > 0 for each in output)
+    assert [each.triple_seconds > 0 for each in output] == [False, False, True]
     monkeypatch.setattr(showing, "demo_experiments", lambda: demo_experiments(["method.candidates=6"]))
     with pytest.raises(DataError, match=r"calls of trace are missing\)\. .*python scripts/record_demo\.py"):
         replay_demo()

@@ -30,8 +30,8 @@ def test_a_run_is_scored_again_without_data_file_or_model(kgqa: Kgqa) -> None:
     again, first = read(folder / "evaluation.json"), read(folder / "metrics.json")
     for key in ("questions", "failed", "answerless", "scores", "given", "profiles", "by_hops", "by_type", "flags"):
         assert again[key] == first[key]
-    for shown in ("hotpotqa", "musique", "drop", "By hops", "EM"):
-        assert shown in ran.out
+    for word in ("hotpotqa", "musique", "drop", "By hops", "EM"):
+        assert word in ran.out
     assert "## By hops" in (folder / "evaluation.md").read_text(encoding="utf-8")
     assert kgqa("evaluate", str(folder), "scoring=drop").code == 0
     assert read(folder / "evaluation.json")["profile"] == "drop"
@@ -83,14 +83,14 @@ def test_what_is_broken_in_a_folder_is_named_and_nothing_is_overwritten(kgqa: Kg
     file = folder / "predictions.jsonl"
     whole = file.read_text(encoding="utf-8")
     lines = whole.splitlines(keepends=True)
-    for content, said in (
+    for content, message in (
         (whole[:-30], "predictions.jsonl:3: not JSON"),
         (whole.replace(IDS[0], "nobody"), f"question {IDS[0]}: only in this file or only in trace"),
         ("".join(lines[:2]), f"question {IDS[2]}: only in this file or only in trace.jsonl.zst (1 in all)"),
         (lines[0] + whole, f"predictions.jsonl:2: question {IDS[0]} is already answered"),
     ):
         file.write_text(content, encoding="utf-8")
-        refused(kgqa("evaluate", str(folder)), said)
+        refused(kgqa("evaluate", str(folder)), message)
         assert not (folder / "evaluation.json").exists()
     file.unlink()
     refused(kgqa("evaluate", str(folder)), "the run is not finished (no predictions.jsonl). Run its command again")
@@ -141,10 +141,10 @@ def test_a_finished_run_is_judged_once_and_a_judge_that_fails_leaves_all_unscore
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     refused(kgqa("evaluate", str(folder), "judge=kgp", "roles.judge=smollm2_135m+none@scripted"), "no adapter none")
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
-    for paid in (4, 0):
+    for calls in (4, 0):
         assert kgqa("evaluate", str(folder), "judge=three_way", *JUDGED_BY).code == 0
         judged = read(folder / "evaluation.json")["judge"]
-        assert judged["cost"]["paid"]["calls"] == paid
+        assert judged["cost"]["paid"]["calls"] == calls
         assert judged["cost"]["method"]["calls"] == 4
     assert verdicts(folder) == dict(zip(IDS, ["incorrect", None, "correct"], strict=True))
     silent = write_rules([(".", "INCORRECT or CORRECT")], "silent.jsonl")
@@ -230,8 +230,8 @@ def test_sheet_is_filled_and_corrects_a_sweep(kgqa: Kgqa) -> None:
     write_file("labels.csv", "\n".join(filled) + "\n")
     ran = kgqa("evaluate", "two", "judge=em", "labels=labels.csv")
     assert ran.code == 0, ran.err
-    for shown in ("Accuracy by the judge", "Ranks under each judge", "corrected"):
-        assert shown in ran.out
+    for heading in ("Accuracy by the judge", "Ranks under each judge", "corrected"):
+        assert heading in ran.out
     assert ran.out.count("evaluation.json") == 2
 
 
@@ -304,8 +304,8 @@ def exported(kgqa: Kgqa, form: str, *run: str) -> Path:
 
 
 def spans_of(request: Any) -> list[Any]:
-    found: list[Any] = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
-    return found
+    spans: list[Any] = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    return spans
 
 
 def attributes(span: Any) -> dict[str, Any]:
@@ -384,8 +384,8 @@ def test_a_trace_per_question_with_a_span_for_each_call(kgqa: Kgqa) -> None:
                 assert messages == [each[f"llm.input_messages.{n}.message.content"] for n in range(len(messages))]
                 assert f"llm.input_messages.{len(messages)}.message.content" not in each
         ranked = [call for call in question.calls if call.kind == "rank"]
-        found = [each for each in map(attributes, calls) if "retrieval.documents.0.document.content" in each]
-        assert len(found) >= len(ranked) > 0
+        searches = [each for each in map(attributes, calls) if "retrieval.documents.0.document.content" in each]
+        assert len(searches) >= len(ranked) > 0
     assert several
     Path("again.part").mkdir()
     Path("again.part/left.jsonl").write_text("of an export that was killed")
@@ -433,8 +433,8 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(
         ("one", "--format", "jsonl", "--out", "full"): "--out full: this folder is not empty",
         ("one", "--format", "eee", "--out", "out"): "--format eee: one has no answers of a model",
     }
-    for arguments, said in refusals.items():
-        refused(kgqa("report", *arguments), said)
+    for arguments, message in refusals.items():
+        refused(kgqa("report", *arguments), message)
     trace = tmp_path / "one/trace.jsonl.zst"
     trace.write_bytes(b"\0" * 100 + trace.read_bytes()[100:])
     refused(kgqa("report", "one", "--format", "jsonl", "--out", "out"), "trace.jsonl.zst: not the file")
@@ -465,17 +465,17 @@ def test_mlflow_has_parameters_scores_with_intervals_costs_and_the_report(kgqa: 
     assert ran.code == 0, ran.err
     assert "tracked: MLflow run" in ran.out
     client = mlflow.MlflowClient(uri)
-    [found] = client.search_runs([client.get_experiment_by_name("kgqa").experiment_id])
-    assert found.info.status == "FINISHED"
-    assert found.info.run_name == "demo/all_documents/one"
-    assert found.data.params["method"] == "all_documents"
-    assert found.data.params["seed"] == "0"
-    assert not [name for name in found.data.params if name.startswith(("retriever", "tracker"))]  # not used
+    [run] = client.search_runs([client.get_experiment_by_name("kgqa").experiment_id])
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name == "demo/all_documents/one"
+    assert run.data.params["method"] == "all_documents"
+    assert run.data.params["seed"] == "0"
+    assert not [name for name in run.data.params if name.startswith(("retriever", "tracker"))]  # not used
     metrics = ran.json("metrics.json")
     for name, end in (("f1", "mean"), ("f1_low", "low"), ("f1_high", "high")):
-        assert found.data.metrics[name] == metrics["scores"]["f1"][end]
-    assert found.data.metrics["cost_method_prompt_tokens"] == metrics["cost"]["method"]["prompt_tokens"] > 0
-    files = {file.path for file in client.list_artifacts(found.info.run_id)}
+        assert run.data.metrics[name] == metrics["scores"]["f1"][end]
+    assert run.data.metrics["cost_method_prompt_tokens"] == metrics["cost"]["method"]["prompt_tokens"] > 0
+    files = {file.path for file in client.list_artifacts(run.info.run_id)}
     assert {"report.html", "report.md", "metrics.json", "predictions.jsonl"} <= files
 
 
@@ -491,8 +491,8 @@ def test_wandb_offline_keeps_the_run_and_asks_no_network(
     assert ran.code == 0, ran.err
     [folder] = (tmp_path / "kept/wandb").glob("offline-run-*")
     assert f"tracked: {folder.relative_to(tmp_path)}" in ran.out.replace(str(tmp_path) + "/", "")
-    [kept] = folder.glob("*.wandb")
-    recorded = kept.read_bytes()
+    [archive] = folder.glob("*.wandb")
+    recorded = archive.read_bytes()
     metrics = ran.json("metrics.json")
     for part in (b"dataset.profile", b"f1_low", b"cost_method_usd"):
         # no prices, so no cost in dollars
@@ -515,9 +515,9 @@ def test_unreachable_tracker_is_one_warning_without_its_password(kgqa: Kgqa, mon
     ran = kgqa(*TRACKED, "tracker=mlflow")
     # a tracker does not make another run
     assert (ran.code, ran.folder) == (0, plain.folder)
-    [said] = [line for line in ran.out.splitlines() if "tracker=mlflow" in line]
-    assert said.startswith("warning: tracker=mlflow: API request to http://[key]@127.0.0.1:1/api failed")
-    assert said.endswith("The run itself is complete")
+    [warning] = [line for line in ran.out.splitlines() if "tracker=mlflow" in line]
+    assert warning.startswith("warning: tracker=mlflow: API request to http://[key]@127.0.0.1:1/api failed")
+    assert warning.endswith("The run itself is complete")
 
 
 def test_missing_package_and_address_with_credentials_are_refused_before_any_call(

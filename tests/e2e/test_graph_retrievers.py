@@ -84,10 +84,10 @@ def test_passages_without_triples_are_counted(kgqa: Kgqa, hipporag: tuple[str, .
     assert "warning" not in (complete := kgqa("data", "index", *words)).out + complete.err
     rows = lines_of(Path("triples.jsonl"))
     write_lines(Path("triples.jsonl"), rows[:100])
-    built = kgqa("data", "index", *words)
-    assert f"{len(rows) - 100} not in the file of triples" in built.out
+    index = kgqa("data", "index", *words)
+    assert f"{len(rows) - 100} not in the file of triples" in index.out
     warning = f"the file of triples has 100 of the corpus' {len(rows)} passages"
-    assert warning in built.out + built.err
+    assert warning in index.out + index.err
     ran = kgqa("run", "method=retrieve_only", *words)
     assert warning in ran.out + ran.err
     assert ran.json("manifest.json")["index"]["unmatched"] == len(rows) - 100
@@ -120,18 +120,18 @@ def test_rejected_passage_does_not_stop_an_index(kgqa: Kgqa, monkeypatch: pytest
     assert "warning: 1 model call of the index failed" in ran.out + ran.err
     assert ran.json("metrics.json")["retriever"] == {"passages": len(passages), "failed": 1, "without_triples": 1}
     assert "The index is incomplete" in (ran.folder / "report.md").read_text("utf-8")
-    built = kgqa("data", "index", *words)
-    assert "model calls of the index" in built.out
-    assert ", 2 calls and" in built.out
+    index = kgqa("data", "index", *words)
+    assert "model calls of the index" in index.out
+    assert ", 2 calls and" in index.out
     complete = kgqa("run", "method=retrieve_only", *words)
     assert "retriever" not in complete.json("metrics.json")
 
 
 def test_index_of_failed_extractions_is_one_line(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     before_each_call(monkeypatch, lambda _, call: EngineError("lost") if call.role == "extractor" else None)
-    built = kgqa("data", "index", *DEMO, "retriever=hipporag_bm25", "retriever.filter=false")
-    assert built.code != 0
-    assert "extraction failed for" in built.err
+    index = kgqa("data", "index", *DEMO, "retriever=hipporag_bm25", "retriever.filter=false")
+    assert index.code != 0
+    assert "extraction failed for" in index.err
 
 
 def test_unreadable_replies_are_counted(kgqa: Kgqa) -> None:
@@ -151,20 +151,20 @@ def test_triples_are_extracted_when_the_index_is_built(kgqa: Kgqa) -> None:
     words = (*DEMO, "retriever=hipporag_bm25", "retriever.filter=false", rules)
     planned = kgqa("run", "method=retrieve_only", *words, "dry_run=true")
     assert "extractor" in planned.out
-    built = kgqa("data", "index", *words)
-    count = json.loads((built.folder / "manifest.json").read_text("utf-8"))["corpus"]["count"]
-    assert f"model calls of the index: {2 * count:,} calls" in built.out
+    index = kgqa("data", "index", *words)
+    count = json.loads((index.folder / "manifest.json").read_text("utf-8"))["corpus"]["count"]
+    assert f"model calls of the index: {2 * count:,} calls" in index.out
     ran = kgqa("run", "method=retrieve_only", *words)
     assert {call.kind for calls in calls_of(ran) for call in calls} == {"search"}
     other = kgqa("data", "index", *words, "model=gpt_4o_mini")
-    assert other.folder != built.folder
+    assert other.folder != index.folder
 
 
 def test_a_failed_filter_fails_its_question(
     kgqa: Kgqa, hipporag: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lost = EngineError("lost")
-    before_each_call(monkeypatch, lambda _, call: lost if call.role == "fact_filter" else None)
+    error = EngineError("lost")
+    before_each_call(monkeypatch, lambda _, call: error if call.role == "fact_filter" else None)
     ran = kgqa("run", "method=retrieve_read", *hipporag)
     assert ran.code == 2
     assert [traced.prediction.error for traced in read_trace(ran.folder)] == ["EngineError: lost"] * 2
@@ -182,18 +182,18 @@ def test_summaries_are_planned_and_written_once_and_read_as_passages(kgqa: Kgqa)
     summaries = [[line for line in plan.splitlines() if "summarizer " in line] for plan in plans]
     assert summaries[0] == summaries[1] != []
     assert not Path("outputs/index").exists()
-    built = kgqa(*INDEX, *words)
-    assert built.code == 0, built.err
-    assert "written by the model" in built.out
-    corpus = json.loads((built.folder / "manifest.json").read_text("utf-8"))["corpus"]
+    index = kgqa(*INDEX, *words)
+    assert index.code == 0, index.err
+    assert "written by the model" in index.out
+    corpus = json.loads((index.folder / "manifest.json").read_text("utf-8"))["corpus"]
     ran = kgqa("run", "method=retrieve_read", *words)
     assert "summarizer" not in ran.json("metrics.json")["cost"]["method"]["by_role"]
-    found = kgqa("run", "method=retrieve_only", *words, f"ids=[{question.id}]")
-    ((search,),) = calls_of(found)
+    retrieval = kgqa("run", "method=retrieve_only", *words, f"ids=[{question.id}]")
+    ((search,),) = calls_of(retrieval)
     assert next(item["text"] for item in search.reply) == question.text
-    assert found.json("predictions.jsonl")["evidence_titles"][0].startswith("Summary of ")
-    assert 0 < found.json("metrics.json")["retrieval"]["recall"]["5"]["mean"] <= 100
-    Path(built.folder / "manifest.json").unlink()
+    assert retrieval.json("predictions.jsonl")["evidence_titles"][0].startswith("Summary of ")
+    assert 0 < retrieval.json("metrics.json")["retrieval"]["recall"]["5"]["mean"] <= 100
+    Path(index.folder / "manifest.json").unlink()
     again = kgqa(*INDEX, *words)
     assert "0 calls and 0 tokens of them new" in again.out
     assert json.loads((again.folder / "manifest.json").read_text("utf-8"))["corpus"] == corpus
@@ -220,19 +220,19 @@ def test_a_run_builds_its_graphs_walks_and_reports_what_matching_took(kgqa: Kgqa
     assert metrics["figures"]["seeds"] == 8
     graphs = list(Path("outputs/graphs/tfidf").rglob("*.npz"))
     assert len(graphs) == 2
-    written = [file.stat().st_mtime_ns for file in graphs]
+    times = [file.stat().st_mtime_ns for file in graphs]
     assert kgqa(*KGP, "method.branching=2").code == 0
-    assert [file.stat().st_mtime_ns for file in graphs] == written
+    assert [file.stat().st_mtime_ns for file in graphs] == times
 
 
 def test_graphs_are_built_ahead_and_counted(kgqa: Kgqa) -> None:
-    chosen = ("graph=entities", "dataset=demo", "limit=3")
-    refused(kgqa("kg", "link-stats", *chosen), "kgqa kg link graph=entities dataset=demo limit=3")
-    built = kgqa("kg", "link", *chosen)
-    assert built.code == 0, built.err
-    assert "density" in built.out
-    assert "0 built" in kgqa("kg", "link", *chosen).out
-    assert kgqa("kg", "link-stats", *chosen).code == 0
+    words = ("graph=entities", "dataset=demo", "limit=3")
+    refused(kgqa("kg", "link-stats", *words), "kgqa kg link graph=entities dataset=demo limit=3")
+    link = kgqa("kg", "link", *words)
+    assert link.code == 0, link.err
+    assert "density" in link.out
+    assert "0 built" in kgqa("kg", "link", *words).out
+    assert kgqa("kg", "link-stats", *words).code == 0
 
 
 RULES = [
@@ -283,25 +283,25 @@ def test_retrieval_alone_needs_no_weights_and_scores_no_answers(kgqa: Kgqa) -> N
 
 
 def test_ircot_reasons_and_retrieves_in_turn(kgqa: Kgqa, tmp_path: Path) -> None:
-    chosen = ("dataset=musique", f"dataset.path={musique(tmp_path)}", write_rules(RULES))
-    ran = kgqa("run", "method=ircot", *chosen, *QUICK)
+    words = ("dataset=musique", f"dataset.path={musique(tmp_path)}", write_rules(RULES))
+    ran = kgqa("run", "method=ircot", *words, *QUICK)
     metrics = ran.json("metrics.json")
     assert metrics["calls"]["Search"] == 3
     assert metrics["calls"]["Generate"] == 4
     assert metrics["retrieval"]["ranked"] is False
     assert metrics["retrieval"]["mrr"] is None
     assert metrics["retrieval"]["fixed_budget_recall"] == 100
-    shown = kgqa("show", str(ran.folder), "2hop__0").out
+    trace = kgqa("show", str(ran.folder), "2hop__0").out
     for part in ("thoughts", "Alder lived in Cedar.", "search", "few_shot/answer", "query: "):
-        assert part in shown
+        assert part in trace
 
 
 def test_the_same_passages_for_many_questions_raise_an_alarm(kgqa: Kgqa, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     texts = {"birch ": "Birch: a book which Alder wrote.", "Alder": "Alder lived in Cedar.", "Fir": "Fir is a tree."}
     write_lines(corpus, ({"title": title, "text": text} for title, text in texts.items()))
-    chosen = ("dataset=musique", f"dataset.path={musique(tmp_path, count=6)}", f"dataset.corpus={corpus}")
-    ran = kgqa("run", "method=retrieve_only", *chosen)
+    words = ("dataset=musique", f"dataset.path={musique(tmp_path, count=6)}", f"dataset.corpus={corpus}")
+    ran = kgqa("run", "method=retrieve_only", *words)
     metrics = ran.json("metrics.json")
     alarm = "6 of 6 questions got the same passages in the same order"
     assert alarm in metrics["retrieval"]["alarm"]
@@ -346,12 +346,12 @@ def test_what_a_reranker_puts_first_is_read_and_reported(kgqa: Kgqa, tmp_path: P
     fitting = ("reranker.max_length=32", "reranker.device=cpu")
     ran = kgqa("run", "method=retrieve_read", "limit=3", "retriever=bm25", *QUICK, *reranking, *fitting)
     for traced in read_trace(ran.folder):
-        [found] = [call.reply for call in traced.calls if call.kind == "search"]
+        [reply] = [call.reply for call in traced.calls if call.kind == "search"]
         [scores] = [call.reply for call in traced.calls if call.kind == "rank"]
         evidence = traced.prediction.evidence or ()
-        best = sorted(range(len(found)), key=lambda place: (-scores[place], place))
+        best = sorted(range(len(reply)), key=lambda place: (-scores[place], place))
         assert len(set(scores)) > 1
-        assert [found[place]["id"] for place in best][: len(evidence)] == list(evidence)
+        assert [reply[place]["id"] for place in best][: len(evidence)] == list(evidence)
     assert str(folder) in json.dumps(ran.json("settings.json"))
     assert ran.json("manifest.json")["reranker"]
     assert "minilm_cross" in ran.text("report.md")

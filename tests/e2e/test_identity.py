@@ -70,8 +70,8 @@ def test_edited_preset_of_role_or_judge_is_another() -> None:
     def identities(**edited: Any) -> tuple[Any, str]:
         own = {group: {key: edited[key] for key in edited if EDITS[key][0] == group} for group in ("model", "engine")}
         preset("model", "my", "gpt_4o_mini", **{"name": "my", **own["model"]})
-        given = {"base_url": "http://127.0.0.1:9/v1", "api_key_env": "NONE"}
-        preset("engine", "mine", "openai", **{**given, **own["engine"]})
+        fields = {"base_url": "http://127.0.0.1:9/v1", "api_key_env": "NONE"}
+        preset("engine", "mine", "openai", **{**fields, **own["engine"]})
         experiment = compose_experiment([*ROLES, "judge=three_way", "judge.model=my@mine"])
         with Session(experiment) as session:
             return identify_run(experiment), identify_judge(session)

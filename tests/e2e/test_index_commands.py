@@ -28,10 +28,10 @@ def test_an_index_is_built_once_and_checked(kgqa: Kgqa) -> None:
     without = kgqa(*plan)
     assert without.code == 0
     assert not manifests()
-    built = kgqa("data", "index", "dataset=demo")
-    assert built.code == 0
-    assert "137 passages" in built.out
-    assert built.folder.parts[:4] == ("outputs", "index", "demo", "bm25")
+    index = kgqa("data", "index", "dataset=demo")
+    assert index.code == 0
+    assert "137 passages" in index.out
+    assert index.folder.parts[:4] == ("outputs", "index", "demo", "bm25")
     assert "already exists" in kgqa("data", "index", "dataset=demo").out
     checked = kgqa("data", "check-index", "dataset=demo")
     assert checked.code == 0
@@ -50,9 +50,9 @@ def test_a_run_refuses_a_damaged_index_and_the_command_it_names_mends_it(kgqa: K
     changed = bytearray(file.read_bytes())
     changed[len(changed) // 2] ^= 4
     file.write_bytes(changed)
-    said = kgqa(*searching, "run_name=again")
-    assert said.code == 2
-    (line,) = [line for line in said.err.splitlines() if "damaged" in line]
+    run = kgqa(*searching, "run_name=again")
+    assert run.code == 2
+    (line,) = [line for line in run.err.splitlines() if "damaged" in line]
     assert f"damaged index: finder/{file.name} changed since it was written" in line
     command = line.rpartition("run: kgqa ")[2].split()
     assert "built in" in kgqa(*command).out
@@ -104,9 +104,9 @@ def test_a_server_stopped_in_the_middle_of_a_run_loses_nothing(
         nonlocal count
         if count == stop_before:
             server.stop()
-        found = search(connection, index, bodies)
+        results = search(connection, index, bodies)
         count += 1
-        return found
+        return results
 
     monkeypatch.setattr(elasticsearch.ElasticsearchConnection, "search", counted)
     wanted, whole = kgqa(*ELASTIC).text("predictions.jsonl"), count
@@ -137,23 +137,23 @@ def export_triples(kgqa: Kgqa) -> None:
 def test_exported_triples_give_the_same_predictions_wherever_the_file_is(kgqa: Kgqa) -> None:
     export_triples(kgqa)
     trace = ("run", "method=trace", "limit=3", *DEMO)
-    extracted, given = kgqa(*trace), kgqa(*trace, *MINE)
-    assert extracted.text("predictions.jsonl") == given.text("predictions.jsonl")
+    extracted, imported = kgqa(*trace), kgqa(*trace, *MINE)
+    assert extracted.text("predictions.jsonl") == imported.text("predictions.jsonl")
     Path("mine.jsonl").rename("moved.jsonl")
     moved = (*trace, MINE[0], "kg.path=moved.jsonl")
-    assert kgqa(*moved, "run_name=there").json("identity.json") == given.json("identity.json")
+    assert kgqa(*moved, "run_name=there").json("identity.json") == imported.json("identity.json")
     line, *others = Path("moved.jsonl").read_text("utf-8").splitlines(keepends=True)
     other = json.dumps({**json.loads(line), "triples": [["a", "b", "c"]]}) + "\n"
     Path("moved.jsonl").write_text("".join([other, *others]), "utf-8")
     changed = kgqa(*moved)
-    assert changed.json("identity.json")["kg"] != given.json("identity.json")["kg"]
+    assert changed.json("identity.json")["kg"] != imported.json("identity.json")["kg"]
 
 
 def test_missing_passages_are_reported_or_refused(kgqa: Kgqa) -> None:
     export_triples(kgqa)
     trace = ("run", "method=trace", "limit=4", *DEMO, *MINE)
-    said = "kg.require_existing=true: 10 of 22 passages are not in mine.jsonl"
-    refused(kgqa(*trace, "kg.require_existing=true", "output_dir=one"), said)
+    message = "kg.require_existing=true: 10 of 22 passages are not in mine.jsonl"
+    refused(kgqa(*trace, "kg.require_existing=true", "output_dir=one"), message)
     ran = kgqa(*trace, "output_dir=one")
     assert ran.code == 0, ran.err
     assert "10 of 22 passages are not in mine.jsonl" in ran.out + ran.err
@@ -208,9 +208,9 @@ def test_a_killed_build_resumes_to_the_same_triples(kgqa: Kgqa, tmp_path: Path) 
     assert len(triples.splitlines()) == PASSAGES
     shutil.rmtree("outputs")
     command = ("kg", "build", "--corpus", "engine.delay=0.2", COUNTED, *QUICK)
-    paid = kill_after(200, command, tmp_path)
+    calls = kill_after(200, command, tmp_path)
     assert build(kgqa, "--corpus", "engine.delay=0.2", COUNTED) == (figures, triples)
-    assert replies_kept(tmp_path) == CALLS * PASSAGES > paid
+    assert replies_kept(tmp_path) == CALLS * PASSAGES > calls
 
 
 def test_questions_build_the_triples_of_the_corpus(kgqa: Kgqa) -> None:

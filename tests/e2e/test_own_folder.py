@@ -33,9 +33,9 @@ def run_here(kgqa: Kgqa) -> Iterator[Run]:
 
 def test_what_kgqa_new_writes_runs_and_passes_its_test(kgqa: Run, tmp_path: Path) -> None:
     for group in ("method", "dataset", "retriever"):
-        told = FIRST_RUNS[group].format(name=f"own_{group}")
-        assert told in kgqa(f"new {group} own_{group}")
-        folder = tmp_path / kgqa(told.removeprefix("kgqa ")).splitlines()[-1]
+        command = FIRST_RUNS[group].format(name=f"own_{group}")
+        assert command in kgqa(f"new {group} own_{group}")
+        folder = tmp_path / kgqa(command.removeprefix("kgqa ")).splitlines()[-1]
         metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         assert metrics["questions"] > 1
         assert metrics["failed"] == 0
@@ -63,8 +63,8 @@ def test_passages_of_an_own_dataset_are_searched(kgqa: Run, tmp_path: Path) -> N
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     assert (metrics["failed"], metrics["retrieval"]["recall"]["15"]["mean"]) == (0, 100.0)
     (tmp_path / "data" / "mine.jsonl").unlink()
-    assert "no mine.jsonl (plain or .gz) in" in (said := kgqa("run method=golden dataset=mine engine=scripted"))
-    assert "put it in one of these folders" in said
+    assert "no mine.jsonl (plain or .gz) in" in (error := kgqa("run method=golden dataset=mine engine=scripted"))
+    assert "put it in one of these folders" in error
 
 
 def test_new_model_names_its_weights(kgqa: Run) -> None:
@@ -127,13 +127,13 @@ def test_defect_of_a_method_names_its_line(
 
 
 def test_own_metric_is_in_scores_sweeps_and_comparisons(kgqa: Run, tmp_path: Path) -> None:
-    told = FIRST_RUNS["metric"]
-    assert told in kgqa("new metric brevity")
-    folder = tmp_path / kgqa(told.removeprefix("kgqa ")).splitlines()[-1]
+    command = FIRST_RUNS["metric"]
+    assert command in kgqa("new metric brevity")
+    folder = tmp_path / kgqa(command.removeprefix("kgqa ")).splitlines()[-1]
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     assert metrics["scores"]["brevity"]["n"] == 3
-    swept = kgqa("run -m method=golden,no_context dataset=demo engine=scripted limit=3").splitlines()
-    (header,) = [line for line in swept if line.startswith("cell  method")]
+    lines = kgqa("run -m method=golden,no_context dataset=demo engine=scripted limit=3").splitlines()
+    (header,) = [line for line in lines if line.startswith("cell  method")]
     assert header.split() == ["cell", "method", "EM", "F1", "Brevity", "calls", "tokens"]
     assert "\nBrevity  A – B" in kgqa("compare demo/golden demo/no_context")
     assert "Brevity" in (folder / "report.md").read_text(encoding="utf-8")
@@ -184,9 +184,9 @@ def test_wrong_file_of_a_metric_is_named(kgqa: Run, tmp_path: Path, name: str, t
 
 
 def test_own_judge_runs(kgqa: Run, tmp_path: Path) -> None:
-    told = FIRST_RUNS["judge"].format(name="strict")
-    assert told in kgqa("new judge strict")
-    folder = tmp_path / kgqa(told.removeprefix("kgqa ")).splitlines()[-1]
+    command = FIRST_RUNS["judge"].format(name="strict")
+    assert command in kgqa("new judge strict")
+    folder = tmp_path / kgqa(command.removeprefix("kgqa ")).splitlines()[-1]
     judged = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["judge"]
     assert (judged["judge"], list(judged["prompts"])) == ("strict", ["strict/verdict"])
     tested = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_strict.py"]
@@ -225,9 +225,9 @@ def test_broken_files_are_rows_of_models_and_doctor(kgqa: Run, tmp_path: Path) -
         module.write("    more: int\n    least: int = 3\n")
     listed = kgqa("models").split()
     assert {"cut:", "odd:", "sound", "smollm2_135m"} <= set(listed)
-    found = " ".join(kgqa("doctor").split())
-    assert "conf/model/cut.yaml:2: did not find expected" in found
-    assert "conf/model/odd.yaml: model.contexts=7: unknown key. Did you mean context?" in found
+    report = " ".join(kgqa("doctor").split())
+    assert "conf/model/cut.yaml:2: did not find expected" in report
+    assert "conf/model/odd.yaml: model.contexts=7: unknown key. Did you mean context?" in report
     missing = "non-default argument 'more' follows default argument"
-    assert missing in found
+    assert missing in report
     assert missing in kgqa("run method=mine dataset=demo engine=scripted")

@@ -52,9 +52,9 @@ def test_a_killed_run_on_transformers_in_fp32_resumes_to_the_same_bytes(tmp_path
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     killed.mkdir()
     whole.mkdir()
-    kept = kill_after(12, arguments, killed)
+    replies = kill_after(12, arguments, killed)
     resumed, metrics = finish_run(arguments, killed)
     asked = metrics["cost"]["paid"]["calls"] + metrics["cost"]["extraction_paid"]["calls"]
-    assert asked <= replies_kept(killed) - kept
+    assert asked <= replies_kept(killed) - replies
     uninterrupted, _ = finish_run(arguments, whole)
     assert lasting(resumed) == lasting(uninterrupted)

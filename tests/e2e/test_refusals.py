@@ -97,19 +97,19 @@ WRONG_WITHOUT_WEIGHTS = [
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         *WRONG,
-        *((shlex.join(["run", *QUICK, override]), said) for override, said in WRONG_OVERRIDES),
-        *((shlex.join([*shlex.split(line), *QUICK]), said) for line, said in WRONG_WITHOUT_WEIGHTS),
+        *((shlex.join(["run", *QUICK, override]), message) for override, message in WRONG_OVERRIDES),
+        *((shlex.join([*shlex.split(line), *QUICK]), message) for line, message in WRONG_WITHOUT_WEIGHTS),
     ],
     ids=lambda text: text[:60],
 )
-def test_wrong_command_is_one_line_and_leaves_nothing(kgqa: Kgqa, line: str, said: str) -> None:
+def test_wrong_command_is_one_line_and_leaves_nothing(kgqa: Kgqa, line: str, message: str) -> None:
     Path("cut.jsonl").write_text(f"{DEMO.read_text(encoding='utf-8').splitlines()[0]}\n{{", encoding="utf-8")
-    refused(kgqa(*shlex.split(line)), said)
+    refused(kgqa(*shlex.split(line)), message)
     left = [file for file in Path("outputs").rglob("*") if file.is_file() and ".cache" not in file.parts]
     # dropped.jsonl says why each question gave no example
-    collected = {"dropped.jsonl", "examples.jsonl", "identity.json", ".lock"} if "no examples" in said else set()
+    collected = {"dropped.jsonl", "examples.jsonl", "identity.json", ".lock"} if "no examples" in message else set()
     assert {file.name for file in left} <= {"log.jsonl", *collected}
     assert not Path("data").exists()

@@ -23,13 +23,13 @@ SOME = ("reproduce", "trace/table1", "dataset=demo", "only=w/o documents,TRACE-T
 def test_published_values_stand_beside_ours_with_what_differs(kgqa: Kgqa) -> None:
     ran = kgqa(*SOME, "limit=2")
     table = ran.json("table.json")
-    shown = {(line["row"], line["metric"]["name"]): line for line in table["lines"]}
-    assert set(shown) == {(row, name) for row in ("w/o documents", "TRACE-Triple") for name in ("Tokens", "EM", "F1")}
-    assert shown["TRACE-Triple", "EM"]["published"]["number"] == 53.05
+    values = {(line["row"], line["metric"]["name"]): line for line in table["lines"]}
+    assert set(values) == {(row, name) for row in ("w/o documents", "TRACE-Triple") for name in ("Tokens", "EM", "F1")}
+    assert values["TRACE-Triple", "EM"]["published"]["number"] == 53.05
     for cell in table["cells"]:
         run = json.loads((Path(cell["run"]) / "metrics.json").read_text(encoding="utf-8"))
-        assert shown[cell["row"], "EM"]["ours"]["mean"] == run["scores"]["em"]["mean"]
-        tokens = shown[cell["row"], "Tokens"]["ours"]
+        assert values[cell["row"], "EM"]["ours"]["mean"] == run["scores"]["em"]["mean"]
+        tokens = values[cell["row"], "Tokens"]["ours"]
         assert tokens["low"] <= tokens["mean"] == run["context_tokens"] <= tokens["high"]
     assert {line["delta"]["verdict"] for line in table["lines"]} == {"cannot tell"}
     markdown = ran.text("report.md")
@@ -69,14 +69,14 @@ def test_a_failed_cell_stops_no_other_and_is_told(kgqa: Kgqa) -> None:
 
 
 def test_a_mean_row_is_ours_where_all_its_rows_are(kgqa: Kgqa) -> None:
-    given = ("dataset=demo", "model=smollm2_135m", "judge=null", "limit=1")
-    ran = kgqa("reproduce", "safe/table3", *given, "only=No Feedback*", *QUICK)
+    words = ("dataset=demo", "model=smollm2_135m", "judge=null", "limit=1")
+    ran = kgqa("reproduce", "safe/table3", *words, "only=No Feedback*", *QUICK)
     lines = {(line["row"], line["column"], line["metric"]["name"]): line for line in ran.json("table.json")["lines"]}
     mean, one = "No Feedback, mean of five models", "No Feedback, Qwen 3 4B"
     for column in ("2Wiki", "Average"):
         assert lines[mean, column, "F1"]["ours"]["mean"] == lines[one, column, "F1"]["ours"]["mean"]
     assert lines[mean, "2Wiki", "F1"]["published"]["number"] == 67.6
-    ran = kgqa("reproduce", "safe/table3", *given, f"only={one},{mean}", *QUICK)
+    ran = kgqa("reproduce", "safe/table3", *words, f"only={one},{mean}", *QUICK)
     notes = {(line["row"], line["column"]): line["note"] for line in ran.json("table.json")["lines"]}
     assert notes[mean, "2Wiki"] == "not all of its rows were run"
 
@@ -92,9 +92,9 @@ def test_missing_data_is_called_so_and_a_table_of_which_nothing_runs_fails(
     kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KGQA_DATA", raising=False)
-    given = ("reproduce", "trace/table9", "only=MuSiQue", "model=smollm2_135m", *QUICK)
+    words = ("reproduce", "trace/table9", "only=MuSiQue", "model=smollm2_135m", *QUICK)
     for more in ((), ("--plan",)):
-        ran = kgqa(*given, *more)
+        ran = kgqa(*words, *more)
         assert ran.code == 2
         assert "6 cells: 6 need data" in ran.out
         assert "not run, needs data: dataset=musique: no data on this machine" in ran.out
@@ -122,18 +122,20 @@ def test_hyperparameters_are_chosen_on_dev_the_sets_averaged_on_test_and_the_sam
     assert line["ours"]["mean"] == fmean(run["scores"]["f1"]["mean"] for run in runs)
     assert line["ours"]["spread"] is not None
     assert cell["command"].startswith("kgqa tune ")
-    told = {row[0]: row[1:] for row in table["differing"]}
-    assert told["protocol"][0].startswith("hyperparameters chosen on 100 questions, 500 questions, the mean over 3")
-    assert not {"passages", "distractors", "demonstration sets"} & set(told)
+    differences = {row[0]: row[1:] for row in table["differing"]}
+    assert differences["protocol"][0].startswith(
+        "hyperparameters chosen on 100 questions, 500 questions, the mean over 3"
+    )
+    assert not {"passages", "distractors", "demonstration sets"} & set(differences)
     assert "Chosen on development questions" in ran.text("report.md")
     assert "7 runs: " in dict(table["cost"])["so far"]
     finished = sorted(Path("outputs").glob("demo/*/*/*/metrics.json"))
-    written = [file.stat().st_mtime_ns for file in finished]
+    times = [file.stat().st_mtime_ns for file in finished]
     finished[0].unlink()
     again = kgqa(*PAPER)
     assert again.folder == ran.folder
     assert again.json("table.json")["lines"] == table["lines"]
-    assert [file.stat().st_mtime_ns for file in finished[1:]] == written[1:]
+    assert [file.stat().st_mtime_ns for file in finished[1:]] == times[1:]
 
 
 def test_a_plan_of_either_protocol_counts_before_anything_is_asked(kgqa: Kgqa) -> None:

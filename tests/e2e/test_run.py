@@ -78,12 +78,12 @@ def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(
     kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generator = random.Random(7)
-    kept = 0
+    replies = 0
     for _ in range(2):
-        kept = kill_after(kept + generator.randint(1, 25), [*SLOW, "run_name=killed"], tmp_path)
+        replies = kill_after(replies + generator.randint(1, 25), [*SLOW, "run_name=killed"], tmp_path)
     resumed = kgqa(*SLOW, "run_name=killed")
     cost = resumed.json("metrics.json")["cost"]
-    assert cost["paid"]["calls"] + cost["extraction_paid"]["calls"] <= replies_kept(tmp_path) - kept
+    assert cost["paid"]["calls"] + cost["extraction_paid"]["calls"] <= replies_kept(tmp_path) - replies
     killed = lasting(resumed.folder)
     (tmp_path / "elsewhere").mkdir()
     # an uninterrupted run that shares no cache
@@ -142,12 +142,12 @@ def trained_on(*questions: tuple[str, str, str]) -> TrainedWith:
 
 def test_questions_are_known_by_data_set_and_id_or_by_their_words() -> None:
     asked = [Question(str(n), f"What is {n}?", ("it",)) for n in range(4)]
-    known = trained_on(("mine", "0", asked[0].text), ("other", "1", asked[1].text))
+    files = trained_on(("mine", "0", asked[0].text), ("other", "1", asked[1].text))
     moved = [Question("9", "what  is 2?", ("it",))]
-    assert count_leaks({"key": known}, "mine", asked) == {"key": 2}
-    assert count_leaks({"key": known}, "mine", asked[2:]) == {}
+    assert count_leaks({"key": files}, "mine", asked) == {"key": 2}
+    assert count_leaks({"key": files}, "mine", asked[2:]) == {}
     assert count_leaks({"key": trained_on(("mine", "2", asked[2].text))}, "mine", moved) == {"key": 1}
-    assert count_leaks({"key": known.replace(text_hashes=())}, "theirs", asked) == {}
+    assert count_leaks({"key": files.replace(text_hashes=())}, "theirs", asked) == {}
 
 
 GOLDEN = ("run", "method=golden", "dataset=demo", "engine=scripted")
@@ -182,7 +182,7 @@ def test_a_scripted_run_says_so_in_its_name_and_every_report(kgqa: Kgqa) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("method.beam=five", "method.beam"),
         ("model=qwen3_8b engine=openai", "OPENAI_API_KEY"),
@@ -192,12 +192,12 @@ def test_a_scripted_run_says_so_in_its_name_and_every_report(kgqa: Kgqa) -> None
         ("engine=scripted method=kgp graph=tagme", "TAGME_TOKEN"),
     ],
 )
-def test_failed_start_leaves_nothing(words: str, said: str, kgqa: Kgqa, tmp_path: Path) -> None:
+def test_failed_start_leaves_nothing(words: str, message: str, kgqa: Kgqa, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "config.json").write_text("{}", encoding="utf-8")
     ran = kgqa("run", "dataset=demo", "limit=1", *words.split())
     assert ran.code == 2
-    assert said in ran.err
+    assert message in ran.err
     assert "continue" not in ran.err
     assert [path for path in (tmp_path / "outputs").glob("*") if not path.name.startswith(".")] == []
 
@@ -254,7 +254,7 @@ def test_a_run_or_sweep_with_an_empty_file_is_completed_by_the_same_command(kgqa
         file.write_bytes(b"")
         ran = kgqa(*command)
         assert (ran.code, ran.folder) == (0, folder if command == TRACED else sweep), ran.err
-        assert {kept: kept.read_bytes() for kept in lasting} == lasting
+        assert {path: path.read_bytes() for path in lasting} == lasting
         assert file.read_bytes()
 
 
@@ -311,9 +311,9 @@ def test_a_run_that_lost_every_question_has_no_score_and_fails(kgqa: Kgqa, fail:
 def test_max_failure_rate_is_the_share_that_may_fail(kgqa: Kgqa, fail: Fail, limit: str, code: int) -> None:
     fail(1)
     ran = kgqa(*FAILING, f"max_failure_rate={limit}")
-    swept = kgqa("run", "-m", *FAILING[1:], "seed=1,2", f"max_failure_rate={limit}")
-    assert (ran.code, swept.code) == (code, code)
-    for each in (ran, swept):
+    sweep = kgqa("run", "-m", *FAILING[1:], "seed=1,2", f"max_failure_rate={limit}")
+    assert (ran.code, sweep.code) == (code, code)
+    for each in (ran, sweep):
         assert ("1 of 4 questions failed, above max_failure_rate" in each.out + each.err) == (code == 2)
     assert "answered 3 of 4: 4 (1 failed and count as wrong, 0 empty answers)" in ran.out + ran.err
     assert ran.json("metrics.json")["scores"]["em"]["n"] == 4
@@ -336,8 +336,8 @@ def test_failed_questions_are_named_with_every_score(kgqa: Kgqa, fail: Fail) -> 
     report = ran.text("report.md")
     assert "answered 3 of 4" in report.splitlines()[0]
     assert "The second value is of the answered 3 of 4 only" in report
-    swept = kgqa("run", "-m", *FAILING[1:], "seed=1,2", "max_failure_rate=1", "sweep.name=s")
-    assert swept.code == 0
+    sweep = kgqa("run", "-m", *FAILING[1:], "seed=1,2", "max_failure_rate=1", "sweep.name=s")
+    assert sweep.code == 0
     assert "answered 3 of 4" in Path("outputs/sweeps/s/report.md").read_text(encoding="utf-8")
     fail(0)
     sound = kgqa(*FAILING, "run_name=b", "seed=3").folder

@@ -38,14 +38,14 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Misbehaving]:
 
 
 def everything_written(folder: Path) -> bytes:
-    written = b""
+    content = b""
     for file in folder.rglob("*"):
         if file.is_file():
-            written += file.read_bytes()
+            content += file.read_bytes()
             if file.suffix == ".zst":
                 with file.open("rb") as packed:
-                    written += zstandard.ZstdDecompressor().stream_reader(packed).read()
-    return written
+                    content += zstandard.ZstdDecompressor().stream_reader(packed).read()
+    return content
 
 
 def test_a_server_that_dies_stops_the_run_and_the_same_command_goes_on(
@@ -74,14 +74,14 @@ def test_a_server_that_dies_stops_the_run_and_the_same_command_goes_on(
     assert log[-1]["message"].startswith(f"ServerLost: {server.url} has not answered any call")
     assert any(line["event"] == "wait" for line in log)
     assert json.loads(kgqa("runs", "--running", "--json").out) == []
-    kept = replies_kept(tmp_path)
-    assert 3 <= kept < 10
+    replies = replies_kept(tmp_path)
+    assert 3 <= replies < 10
 
     server.start()
     again = kgqa(*command)
     metrics = again.json("metrics.json")
     assert (metrics["questions"], metrics["failed"]) == (10, 0)
-    assert metrics["cost"]["paid"]["calls"] == 10 - kept
+    assert metrics["cost"]["paid"]["calls"] == 10 - replies
     assert metrics["cost"]["method"]["calls"] == 10
     assert replies_kept(tmp_path) == 10
     # a call that was cut off while it was answered may be answered again, nothing else: at most one per connection
@@ -106,16 +106,16 @@ def test_a_server_that_dies_stops_a_sweep_at_its_first_cell(server: Misbehaving,
 
 
 def test_a_spent_budget_stops_the_run_and_a_raised_one_goes_on(server: Misbehaving, kgqa: Kgqa, tmp_path: Path) -> None:
-    spent = kgqa(*RUN, *QUICK, "run_name=paid", "engine.concurrency=1", "engine.budget_tokens=100")
-    assert spent.code == 2
-    assert "kgqa: engine.budget_tokens=100 is spent" in spent.err
-    assert "All replies are saved. Run the command again with a higher budget" in spent.err
-    kept = replies_kept(tmp_path)
-    assert 0 < kept < 10
-    done = kgqa(*RUN, *QUICK, "run_name=paid", "engine.concurrency=4", "engine.budget_tokens=100000")
-    assert done.json("metrics.json")["cost"]["paid"]["calls"] == 10 - kept
+    stop = kgqa(*RUN, *QUICK, "run_name=paid", "engine.concurrency=1", "engine.budget_tokens=100")
+    assert stop.code == 2
+    assert "kgqa: engine.budget_tokens=100 is spent" in stop.err
+    assert "All replies are saved. Run the command again with a higher budget" in stop.err
+    replies = replies_kept(tmp_path)
+    assert 0 < replies < 10
+    ran = kgqa(*RUN, *QUICK, "run_name=paid", "engine.concurrency=4", "engine.budget_tokens=100000")
+    assert ran.json("metrics.json")["cost"]["paid"]["calls"] == 10 - replies
     assert set(server.answered.values()) == {1}
-    assert done.json("metrics.json")["context_tokens"] is None
+    assert ran.json("metrics.json")["context_tokens"] is None
 
 
 def test_faults_are_errors_and_never_answers(server: Misbehaving, kgqa: Kgqa, tmp_path: Path) -> None:
@@ -179,11 +179,11 @@ def test_killed_run_is_stopped_until_its_command_continues(kgqa: Kgqa, server: M
     kill_after(3, [*RUN, *QUICK], tmp_path)
     (beat,) = read_heartbeats()
     beat.replace(updated=beat.updated - 600).write()
-    (shown,) = json.loads(kgqa("runs", "--running", "--json").out)
-    assert shown["state"] == "stopped"
-    told = kgqa("runs", "--running").out
-    assert "stopped: no heartbeat" in told
-    assert f"Continue with: kgqa {' '.join([*RUN, *QUICK])}" in told
+    (run,) = json.loads(kgqa("runs", "--running", "--json").out)
+    assert run["state"] == "stopped"
+    output = kgqa("runs", "--running").out
+    assert "stopped: no heartbeat" in output
+    assert f"Continue with: kgqa {' '.join([*RUN, *QUICK])}" in output
     assert kgqa(*RUN, *QUICK).code == 0
     Heartbeat(what="run", folder="a", command="", host="here", pid=1, started=1, updated=1).write()  # an old one
     Path("outputs/.running/damaged.json").write_text("{", encoding="utf-8")
@@ -209,9 +209,9 @@ def test_the_answer_is_scored_and_the_thought_kept_counted_and_shown(kgqa: Kgqa,
     # a thought is paid as output
     assert cost["usd"] == pytest.approx((10 * 0.15 + 125 * 0.6) / 1e6, abs=1e-6)
     assert "125 generated, 100 for reasoning" in ran.out
-    shown = kgqa("show", str(ran.folder), "2hop__demo_01").out
-    assert "reasoning 'It lies in the north.', then 'Pellery'" in shown
-    assert "100 of them reasoning" in shown
+    trace = kgqa("show", str(ran.folder), "2hop__demo_01").out
+    assert "reasoning 'It lies in the north.', then 'Pellery'" in trace
+    assert "100 of them reasoning" in trace
 
     # from the cache, thought and all
     again = kgqa(*THINKING, "run_name=again").json("metrics.json")["cost"]

@@ -12,33 +12,33 @@ from tests.e2e.conftest import QUICK, Kgqa, before_each_call, write_rules
 def run(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the folder of a run with a right answer, a wrong one and a failed call."""
     monkeypatch.setattr("kgqa.cli.terminal.WIDTH", 80)
-    lost = EngineError("no reply")
-    before_each_call(monkeypatch, lambda engine, call: lost if "Who founded" in engine.render(call) else None)
+    error = EngineError("no reply")
+    before_each_call(monkeypatch, lambda engine, call: error if "Who founded" in engine.render(call) else None)
     rules = write_rules([("architect of the Candle", "Pellery"), ("opened first", "Candle")])
     return str(kgqa("run", "method=golden", "limit=3", "max_failure_rate=1", rules, *QUICK).folder)
 
 
 def test_questions_stand_in_the_files_order_options_choose_among_them_and_one_is_short(kgqa: Kgqa, run: str) -> None:
-    shown = kgqa("show", run).out.splitlines()
-    rows = [line.split() for line in shown if "hop" in line.split(" ")[0]]
+    lines = kgqa("show", run).out.splitlines()
+    rows = [line.split() for line in lines if "hop" in line.split(" ")[0]]
     assert [row[:3] for row in rows] == [
         ["2hop__demo_01", "right", "100.0"],
         ["2hop__demo_02", "wrong", "66.7"],
         ["3hop1__demo_03", "failed", "0.0"],
     ]
-    assert max(map(len, shown)) <= 80
-    assert shown[-1] == "3 questions: 1 right, 1 wrong, 1 failed (by exact match)"
+    assert max(map(len, lines)) <= 80
+    assert lines[-1] == "3 questions: 1 right, 1 wrong, 1 failed (by exact match)"
     brief, calls = (kgqa("show", run, "2hop__demo_02", *more).out for more in ((), ("--calls",)))
     assert "scores: EM 0.0 · F1 66.7 (musique profile)" in brief
-    hidden = "Saddlers' Bridge"  # neither gold nor used
-    assert [(f"{hidden}:" in page, "[user]" in page) for page in (brief, calls)] == [(False, False), (True, True)]
-    assert hidden in brief
+    title = "Saddlers' Bridge"  # neither gold nor used
+    assert [(f"{title}:" in page, "[user]" in page) for page in (brief, calls)] == [(False, False), (True, True)]
+    assert title in brief
     for options, ids, limited in [
         ("--wrong", ["2hop__demo_02"], []),
         ("--failed", ["3hop1__demo_03"], []),
         ("--wrong --failed --limit 1", ["2hop__demo_02"], ["1 of 2 shown. All: --limit 2"]),
         ("--limit 2", ["2hop__demo_01", "2hop__demo_02"], ["2 of 3 shown. All: --limit 3"]),
     ]:
-        shown = kgqa("show", run, *options.split()).out.splitlines()
-        assert [word for line in shown for word in line.split()[:1] if "hop" in word] == ids
-        assert [line for line in shown if " shown. All: " in line] == limited
+        lines = kgqa("show", run, *options.split()).out.splitlines()
+        assert [word for line in lines for word in line.split()[:1] if "hop" in word] == ids
+        assert [line for line in lines if " shown. All: " in line] == limited

@@ -35,8 +35,8 @@ TOLD = {
 
 def run_here(page: Path) -> list[Shown]:
     """The commands of a page but for those that cannot run here or that one of the first pages runs."""
-    told = () if page in FIRST else TOLD
-    return [each for each in COMMANDS[page] if not elsewhere(each.typed) and each.typed not in told]
+    options = () if page in FIRST else TOLD
+    return [each for each in COMMANDS[page] if not elsewhere(each.typed) and each.typed not in options]
 
 
 HERE = [page for page in COMMANDS if run_here(page)]
@@ -97,18 +97,18 @@ def test_the_commands_of_a_page_run_in_their_order(page: Path, shell: Shell, sea
     commands = run_here(page)
     if any("retriever=elasticsearch" in each.typed for each in commands):
         search_server.start()
-    wrong = [f"{each.place}: {each.typed}\n{told}" for each in commands if (told := trouble(each, shell))]
+    wrong = [f"{each.place}: {each.typed}\n{output}" for each in commands if (output := trouble(each, shell))]
     assert not wrong, "\n\n".join(wrong)
 
 
 def trouble(each: Shown, shell: Shell) -> str:
     """What a command printed if it failed, or if it is not what the page shows."""
-    code, told = shell.run(each.typed)
+    code, output = shell.run(each.typed)
     if code:
-        return f"exit code {code}\n{told}"
+        return f"exit code {code}\n{output}"
     if not each.kept or "with weights" in each.kept:
         return ""
-    lines = shorten(told, each.kept)
+    lines = shorten(output, each.kept)
     return "" if without_seconds(lines) == without_seconds(each.output.splitlines()) else "\n".join(lines)
 
 
@@ -124,9 +124,9 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     stand_in_defaults(tmp_path)
     notebook = nbformat.read(ROOT / "docs/kgqa.ipynb", as_version=4)
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    shown = str([cell.get("outputs") for cell in notebook.cells])
-    assert "no such method. Did you mean trace" in shown
-    assert "<table" in shown
+    outputs = str([cell.get("outputs") for cell in notebook.cells])
+    assert "no such method. Did you mean trace" in outputs
+    assert "<table" in outputs
     assert (tmp_path / "outputs" / "demo" / "trace").is_dir()
 
 
@@ -179,20 +179,20 @@ def _write_data_sets(folder: Path, lines: list[str]) -> None:
         for name, kind in kinds.items():
             write_file(folder / f"data/{name}_{split}.json", json.dumps([_hotpotqa(each, kind) for each in records]))
     paragraphs = {each["title"]: each["paragraph_text"] for record in records for each in record["paragraphs"]}
-    found = [
+    questions = [
         {"passage": f"{title}\n{text}", "extracted_triples": [[title, "is in", "Dorvania"]]}
         for title, text in paragraphs.items()
     ]
-    write_file(folder / "openie.json", json.dumps({"docs": found}))
+    write_file(folder / "openie.json", json.dumps({"docs": questions}))
     write_file(folder / "musique_val_wrong.txt", f"{records[0]['question']}\n")
     write_file(folder / "HotpotQA/test_docs.json", json.dumps([_collection(each) for each in records]))
 
 
 def _hotpotqa(record: Record, kind: str) -> Record:
     """A question of MuSiQue as HotpotQA and 2WikiMultiHopQA write theirs; each paragraph is one sentence."""
-    told = {"_id": record["id"], "question": record["question"], "answer": record["answer"]}
+    question = {"_id": record["id"], "question": record["question"], "answer": record["answer"]}
     return {
-        **told | {"type": kind, "level": "hard"},
+        **question | {"type": kind, "level": "hard"},
         "context": [[each["title"], [each["paragraph_text"]]] for each in record["paragraphs"]],
         "supporting_facts": [[each["title"], 0] for each in record["paragraphs"] if each["is_supporting"]],
     }

@@ -34,10 +34,10 @@ def test_run_folder_cannot_call_a_function(kgqa: Kgqa) -> None:
     config = (folder / "config.yaml").read_text(encoding="utf-8")
     Path("mine.py").write_text("import pathlib\npathlib.Path('written.txt').touch()\n", encoding="utf-8")
 
-    def check(words: tuple[str, ...], said: str, **nodes: Any) -> None:
+    def check(words: tuple[str, ...], message: str, **nodes: Any) -> None:
         (folder / "config.yaml").write_text(config, encoding="utf-8")
         edit_config(folder, **nodes)
-        refused(kgqa(*(str(folder) if word == "RUN" else word for word in words)), said)
+        refused(kgqa(*(str(folder) if word == "RUN" else word for word in words)), message)
         assert not Path("written.txt").exists()
 
     target = WRITES["_target_"]
@@ -124,12 +124,12 @@ def test_questions_of_others_are_shown_without_orders(kgqa: Kgqa) -> None:
     record = {"id": f"q{hostile}", "question": f"=Who? {hostile}", "answer": f"=Ann {hostile}", "paragraphs": [passage]}
     Path("q.jsonl").write_text(json.dumps(record) + "\n")
     command = ("run", "method=no_context", "dataset=musique", "dataset.path=q.jsonl", *QUICK)
-    said = [kgqa(*command, "output_dir=run"), kgqa(*command, "seed=1", "output_dir=other")]
-    said += [kgqa("show", "run"), kgqa("show", "run", record["id"]), kgqa("runs"), kgqa("runs", "--json")]
-    said += [kgqa("compare", "run", "other"), kgqa("report", "run"), kgqa("show", "run", "q\x1b[31m")]
-    said += [kgqa("run", f"method={hostile}"), kgqa("run", f"run_name=\u202e{hostile}", *QUICK), kgqa(hostile)]
-    assert [each.code for each in said] == [0] * 8 + [2] * 4
-    assert not [each for each in said if CONTROL.search(each.out + each.err)]
-    assert "\\x1b[31m" in said[3].out
+    runs = [kgqa(*command, "output_dir=run"), kgqa(*command, "seed=1", "output_dir=other")]
+    runs += [kgqa("show", "run"), kgqa("show", "run", record["id"]), kgqa("runs"), kgqa("runs", "--json")]
+    runs += [kgqa("compare", "run", "other"), kgqa("report", "run"), kgqa("show", "run", "q\x1b[31m")]
+    runs += [kgqa("run", f"method={hostile}"), kgqa("run", f"run_name=\u202e{hostile}", *QUICK), kgqa(hostile)]
+    assert [each.code for each in runs] == [0] * 8 + [2] * 4
+    assert not [each for each in runs if CONTROL.search(each.out + each.err)]
+    assert "\\x1b[31m" in runs[3].out
     kgqa("report", "run", "--format", "csv")
     assert ",'=Who? " in Path("run/report.csv").read_text(encoding="utf-8")

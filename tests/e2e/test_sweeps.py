@@ -54,8 +54,8 @@ def test_every_combination_runs_and_is_reported(kgqa: Kgqa) -> None:
     # as if the sweep were still running
     (ran.folder / "cells/003.json").unlink()
     for form, name in (("html", "report.html"), ("md", "report.md"), ("csv", "report.csv"), ("latex", "report.tex")):
-        written = kgqa("report", str(ran.folder), "--format", form)
-        assert (written.code, written.folder) == (0, ran.folder / name)
+        report = kgqa("report", str(ran.folder), "--format", form)
+        assert (report.code, report.folder) == (0, ran.folder / name)
     rows = list(csv.DictReader(io.StringIO((ran.folder / "report.csv").read_text())))
     assert [row["status"] for row in rows] == ["done", "done", "done", "waiting"]
     assert rows[3]["EM"] == ""
@@ -106,9 +106,9 @@ def test_a_cell_does_its_work_once(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, 
 
 def test_fewer_answers_replace_no_more_that_came_later(kgqa: Kgqa) -> None:
     with Session(compose_experiment(["method=golden", "limit=2", *QUICK])) as session:
-        chosen = session.folder
+        folder = session.folder
         four = kgqa("run", "method=golden", "limit=4", *QUICK)
-        assert four.folder == chosen
+        assert four.folder == folder
         with pytest.raises(ConfigError, match="would replace them"):
             execute(session, QUIET)
     assert len(four.text("predictions.jsonl").splitlines()) == 4
@@ -121,17 +121,17 @@ def test_sweeps_and_single_runs_share_folders(kgqa: Kgqa) -> None:
     assert first.json("sweep.json")["cells"][0]["run"] == str(single.folder)
     kgqa("run", "method=golden", "limit=3", *QUICK)
     kgqa("report", str(first.folder), "--format", "md")
-    written = (first.folder / "report.md").read_text()
-    assert "| 0 | method=golden | changed | another command has run its questions with another selection" in written
-    assert "1 of 2 cells" in written
+    report = (first.folder / "report.md").read_text()
+    assert "| 0 | method=golden | changed | another command has run its questions with another selection" in report
+    assert "1 of 2 cells" in report
     assert "cells: 1 done, 1 skipped" in kgqa(*TWO).out
     assert "cells: 2 done" in kgqa("run", "-m", "method=golden,no_context", "limit=4", *QUICK).out
 
 
 def test_cells_run_their_frozen_configuration(kgqa: Kgqa) -> None:
     ran = kgqa(*TWO)
-    frozen = ran.folder / "cells/001.yaml"
-    frozen.write_text(frozen.read_text().replace("max_answer_tokens: 25", "max_answer_tokens: 7"))
+    configuration = ran.folder / "cells/001.yaml"
+    configuration.write_text(configuration.read_text().replace("max_answer_tokens: 25", "max_answer_tokens: 7"))
     cell = load_cell(ran.folder, 1)
     assert cell.config["method"]["max_answer_tokens"] == 7
     run_cell(cell, ran.folder, Pool())
@@ -170,11 +170,11 @@ def test_dry_run_counts_every_cell_and_calls_nothing(kgqa: Kgqa, tmp_path: Path)
     assert alone < new < 2 * alone
     assert replies_kept(tmp_path) == 0
     assert not (tmp_path / "outputs/sweeps").exists()
-    paid = 0
+    calls = 0
     for cell in kgqa(*pair).json("sweep.json")["cells"]:
         cost = json.loads((Path(cell["run"]) / "metrics.json").read_text())["cost"]
-        paid += cost["paid"]["calls"] + cost["extraction_paid"]["calls"]
-    assert paid <= new
+        calls += cost["paid"]["calls"] + cost["extraction_paid"]["calls"]
+    assert calls <= new
     finished = kgqa(*pair, "dry_run=true").out
     assert planned_calls(finished) == (0, 0)
     assert "finished" in finished
@@ -219,10 +219,10 @@ def test_ctrl_c_ends_a_sweep_with_130_and_keeps_finished_cells(kgqa: Kgqa, tmp_p
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
-    said = [line for line in err.splitlines() if line]
-    assert said[0] == "kgqa: interrupted. Run the same command again to continue"
-    assert any(line.startswith("kgqa: saved in outputs/sweeps/") and "1 of 3 cells" in line for line in said)
-    assert said[-1] == f"kgqa: continue with: kgqa {' '.join(slow)}"
+    lines = [line for line in err.splitlines() if line]
+    assert lines[0] == "kgqa: interrupted. Run the same command again to continue"
+    assert any(line.startswith("kgqa: saved in outputs/sweeps/") and "1 of 3 cells" in line for line in lines)
+    assert lines[-1] == f"kgqa: continue with: kgqa {' '.join(slow)}"
     (folder,) = (tmp_path / "outputs/sweeps").iterdir()
     assert kgqa("report", str(folder), "--format", "csv").code == 0
     rows = list(csv.DictReader(io.StringIO((folder / "report.csv").read_text())))
@@ -343,7 +343,7 @@ EXTRACTING = ["method=trace", "limit=2", *QUICK]
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """Count the engines that load weights, at their first call, and those of them that are closed.
 
     An engine that only identifies the run loads nothing. All are closed in the end.
@@ -381,25 +381,25 @@ def run_with(overrides: Sequence[str], pool: Pool | None = None) -> Executed:
         return execute(session, QUIET)
 
 
-def test_runs_and_stages_with_one_pool_share_one_engine(kgqa: Kgqa, seen: Counter[str]) -> None:
+def test_runs_and_stages_with_one_pool_share_one_engine(kgqa: Kgqa, events: Counter[str]) -> None:
     with closing(Pool()) as pool:
         for words in (["seed=1"], ["seed=2"], ["judge=kgp"]):
             assert run_with([*ANSWERING, *words], pool).run.metrics.failed == 0
-        assert seen == Counter(loaded=1)
-    assert seen == Counter(loaded=1, closed=1)
+        assert events == Counter(loaded=1)
+    assert events == Counter(loaded=1, closed=1)
     cost = run_with(EXTRACTING).run.metrics.cost
     assert cost.extraction_paid is not None
     assert cost.extraction_paid.calls > 0
     assert cost.paid.calls > 0
-    assert seen == Counter(loaded=2, closed=2)
+    assert events == Counter(loaded=2, closed=2)
     # without a pool the reader's engine makes room for the judge's
     run_with([*ANSWERING, "seed=3", "judge=kgp"])
-    assert seen == Counter(loaded=4, closed=4)
+    assert events == Counter(loaded=4, closed=4)
 
 
 @pytest.mark.parametrize("cell", [ANSWERING, EXTRACTING], ids=["answering", "extracting"])
 def test_an_engine_that_died_is_not_given_to_the_next_run(
-    kgqa: Kgqa, seen: Counter[str], monkeypatch: pytest.MonkeyPatch, cell: list[str]
+    kgqa: Kgqa, events: Counter[str], monkeypatch: pytest.MonkeyPatch, cell: list[str]
 ) -> None:
     def die(*_: Any) -> None:
         raise EngineDied("no memory left")
@@ -409,12 +409,14 @@ def test_an_engine_that_died_is_not_given_to_the_next_run(
             before_each_call(patch, die)
             with pytest.raises(EngineDied, match="no memory left"):
                 run_with(cell, pool)
-        assert seen == Counter(loaded=1, closed=1)
+        assert events == Counter(loaded=1, closed=1)
         assert run_with(cell, pool).run.metrics.failed == 0
-    assert seen == Counter(loaded=2, closed=2)
+    assert events == Counter(loaded=2, closed=2)
 
 
-def test_ctrl_c_closes_the_engines_of_the_pool(kgqa: Kgqa, seen: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_closes_the_engines_of_the_pool(
+    kgqa: Kgqa, events: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(*_: Any) -> None:
         main = threading.main_thread().ident
         assert main is not None
@@ -423,4 +425,4 @@ def test_ctrl_c_closes_the_engines_of_the_pool(kgqa: Kgqa, seen: Counter[str], m
     before_each_call(monkeypatch, interrupt)
     with pytest.raises(KeyboardInterrupt), closing(Pool()) as pool:
         run_with(ANSWERING, pool)
-    assert seen["closed"] >= seen["loaded"] == 1
+    assert events["closed"] >= events["loaded"] == 1

@@ -80,9 +80,9 @@ def test_only_the_share_of_noise_is_a_score(kgqa: Kgqa, tmp_path: Path) -> None:
 
 
 def test_trace_shows_the_path_of_a_verdict(kgqa: Kgqa, tmp_path: Path) -> None:
-    shown = kgqa("show", str(verify(kgqa, tmp_path, "limit=1").folder), "2hop__demo_01").out
-    assert 'explanation: "by birth"' in shown
-    assert "scores:" not in shown
+    trace = kgqa("show", str(verify(kgqa, tmp_path, "limit=1").folder), "2hop__demo_01").out
+    assert 'explanation: "by birth"' in trace
+    assert "scores:" not in trace
 
 
 def test_short_name_is_the_same_run(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -99,13 +99,13 @@ def test_failed_question_is_retried_and_is_no_noise(
         return EngineError("no reply") if fails else None
 
     before_each_call(monkeypatch, fail)
-    lost = verify(kgqa, tmp_path, "limit=3")
-    assert (lost.code, verdicts(lost.folder)["2hop__demo_01"]) == (2, None)
-    assert lost.json("metrics.json")["scores"]["noise"]["n"] == 2
+    failure = verify(kgqa, tmp_path, "limit=3")
+    assert (failure.code, verdicts(failure.folder)["2hop__demo_01"]) == (2, None)
+    assert failure.json("metrics.json")["scores"]["noise"]["n"] == 2
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     again = verify(kgqa, tmp_path, "limit=3")
-    assert (again.code, again.folder, verdicts(again.folder)["2hop__demo_01"]) == (0, lost.folder, "valid")
+    assert (again.code, again.folder, verdicts(again.folder)["2hop__demo_01"]) == (0, failure.folder, "valid")
     assert again.json("metrics.json")["cost"]["paid"]["calls"] == 1
 
 
@@ -137,9 +137,9 @@ def test_table_2_is_reproduced_and_not_repeated(kgqa: Kgqa, tmp_path: Path) -> N
     assert [line["published"]["number"] for line in table["lines"]] == [2412, 342, 14.18]
     (cell,) = table["cells"]
     metrics = Path(cell["run"]) / "metrics.json"
-    written = metrics.stat().st_mtime_ns
+    time = metrics.stat().st_mtime_ns
     assert kgqa(*command).code == 0
-    assert metrics.stat().st_mtime_ns == written
+    assert metrics.stat().st_mtime_ns == time
     assert kgqa(*cell["command"].split()[1:]).folder == Path(cell["run"])
 
 
@@ -175,14 +175,14 @@ def test_run_reads_only_valid_questions(kgqa: Kgqa, tmp_path: Path) -> None:
     flagged = ["2hop__demo_01", "2hop__demo_02", "3hop1__demo_03"]
     folder = list_questions(kgqa, tmp_path, flagged).folder
     valid = [id_ for id_, verdict in verdicts(folder).items() if verdict == "valid"]
-    chosen = f"dataset.verified={folder}"
-    assert question_ids(kgqa(*RUN, chosen).folder) == valid
-    assert question_ids(kgqa(*RUN, chosen, "limit=2").folder) == valid[:2]
+    option = f"dataset.verified={folder}"
+    assert question_ids(kgqa(*RUN, option).folder) == valid
+    assert question_ids(kgqa(*RUN, option, "limit=2").folder) == valid[:2]
     sample = set(sorted(valid, key=lambda id_: (text_digest(f"0 {id_}"), id_))[:5])
-    assert set(question_ids(kgqa(*RUN, chosen, "sample=5").folder)) == sample
-    assert "sample=34: only 33 questions. Remove sample=" in kgqa(*RUN, chosen, "sample=34").err
+    assert set(question_ids(kgqa(*RUN, option, "sample=5").folder)) == sample
+    assert "sample=34: only 33 questions. Remove sample=" in kgqa(*RUN, option, "sample=34").err
     message = "ids=2hop__demo_01: no such question among the verified questions of dataset=demo"
-    refused(kgqa(*RUN, chosen, "ids=[2hop__demo_01]"), message)
+    refused(kgqa(*RUN, option, "ids=[2hop__demo_01]"), message)
 
 
 def test_place_of_a_verification_names_no_run(kgqa: Kgqa, tmp_path: Path) -> None:

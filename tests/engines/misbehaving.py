@@ -98,9 +98,9 @@ class Misbehaving:
         with self._lock:
             self.asked.append((time.monotonic(), body))
             self.keys.add(conversation.headers.get("Authorization"))
-            gone = self._server is None
-            fault = self.faults.popleft() if self.faults and not gone else self.always
-        if gone:
+            is_closed = self._server is None
+            fault = self.faults.popleft() if self.faults and not is_closed else self.always
+        if is_closed:
             reset(conversation, body)
         elif fault is not None:
             fault(conversation, body)
@@ -123,8 +123,8 @@ def prompt(body: Body) -> str:
 def reply(body: Body, text: str | None = None) -> Body:
     """A good answer. With log-probabilities: A to T are likely in this order, U and later are not listed."""
     words = prompt(body).split()
-    written = text or f"re: {' '.join(words[-4:])}"
-    choice: Body = {"index": 0, "finish_reason": "stop", "text": written}
+    content = text or f"re: {' '.join(words[-4:])}"
+    choice: Body = {"index": 0, "finish_reason": "stop", "text": content}
     if "messages" in body:
         choice["message"] = {"role": "assistant", "content": choice.pop("text")}
     if body.get("top_logprobs"):

@@ -24,8 +24,8 @@ MODEL = Model("gpt-4o-mini-2024-07-18", None, None, (), None, 4096, "off", Price
 def engine(at: Misbehaving | None = None, **fields: Any) -> OpenAI:
     settings = DEFAULTS | QUICK | ({"base_url": at.url} if at else {}) | fields
     model = settings.pop("model", MODEL)
-    built: OpenAI = build(settings, "engine", model=model)
-    return built
+    client: OpenAI = build(settings, "engine", model=model)
+    return client
 
 
 def asked(at: Misbehaving | None, calls: list[Any], **fields: Any) -> list[Any]:

@@ -133,8 +133,8 @@ def test_another_file_of_the_same_preset_is_taken_and_disclosed(small: Small, tm
 @pytest.mark.parametrize("name", [each for each in LOCAL if each != "llamacpp"])
 def test_matrices_of_another_size_or_for_other_layers_are_refused(name: str, small: Small, tmp_path: Path) -> None:
     wide = Adapter("wide", str(write_lora(tmp_path / "wide", shapes={"q_proj": (64, 96)})))
-    assert "of another model" in (said := refusal(engine_on(name, small.folder), wide))
-    assert "self_attn.q_proj.lora_A, for a size of 96, and the model has 64" in said
+    assert "of another model" in (message := refusal(engine_on(name, small.folder), wide))
+    assert "self_attn.q_proj.lora_A, for a size of 96, and the model has 64" in message
     other = Adapter("other", str(write_lora(tmp_path / "other", shapes={"wq": (64, 64)})))
     assert "self_attn.wq.lora_A, a layer that the model lacks" in refusal(engine_on(name, small.folder), other)
 
@@ -142,8 +142,8 @@ def test_matrices_of_another_size_or_for_other_layers_are_refused(name: str, sma
 def test_llama_cpp_needs_the_adapters_gguf_file_and_that_of_this_training(small: Small, tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp", reason="engine llamacpp needs xllamacpp")
     lora = Adapter("safe", str(write_lora(tmp_path / "lora")))
-    assert "is missing next to" in (said := refusal(build("llamacpp", small.gguf), lora))
-    assert said.endswith("Run: kgqa models trained safe --gguf")
+    assert "is missing next to" in (message := refusal(build("llamacpp", small.gguf), lora))
+    assert message.endswith("Run: kgqa models trained safe --gguf")
     write_gguf(small.one, Attention("llama", 2, 1), lora.gguf)
     assert "comes from another training than" in refusal(build("llamacpp", small.gguf), lora)
 

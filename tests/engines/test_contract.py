@@ -89,8 +89,8 @@ def test_a_reply_with_a_schema_follows_it_or_is_flagged(real: Any) -> None:
     question = "Invent a town by the sea and tell me about it in one long paragraph."
     calls = [write(question, 80, schema=SCHEMA, temperature=degree, seed=7) for degree in (0.0, 1.0)]
     free = write(question, 10)
-    [*held, beside] = ask(real, [*calls, free])
-    for reply in held:
+    [*replies, beside] = ask(real, [*calls, free])
+    for reply in replies:
         assert isinstance(reply, Completion)
         assert reply.finish == "stop"
         if "unconstrained" not in reply.flags:
@@ -109,10 +109,12 @@ def test_a_reply_with_a_schema_follows_it_or_is_flagged(real: Any) -> None:
 def test_tags_survive_if_the_call_keeps_thoughts(real: Any) -> None:
     line = "<think> I need the town. <search> the town </search> </think>\n"
     prompt = Prompt("test/tags", (Message("user", 12 * line),), form="completion")
-    kept, split = ask(real, [Generate(prompt, 40, ("</search>",), thoughts=thoughts) for thoughts in ("keep", "split")])
-    assert isinstance(kept, Completion), kept
+    complete, split = ask(
+        real, [Generate(prompt, 40, ("</search>",), thoughts=thoughts) for thoughts in ("keep", "split")]
+    )
+    assert isinstance(complete, Completion), complete
     assert isinstance(split, Completion), split
-    assert kept.text.strip() == "<think> I need the town. <search> the town"
+    assert complete.text.strip() == "<think> I need the town. <search> the town"
     assert split.text == ""
 
 

@@ -82,10 +82,10 @@ def test_kind_and_models_are_detected(
     """At any of the addresses that users copy. A path that only a hosted API has stays."""
     address, own = serve(answers), "/api/v1" if answers is HOSTED else "/v1"
     for path in ("/api/v1",) if answers is HOSTED else ("", "/v1", "/v1/chat/completions"):
-        found = detect_server(address + path, "OPENAI_API_KEY", 1.0)
-        assert (found.kind, found.software, found.contexts) == (kind, software, contexts)
+        server = detect_server(address + path, "OPENAI_API_KEY", 1.0)
+        assert (server.kind, server.software, server.contexts) == (kind, software, contexts)
         if contexts:
-            assert found.url == f"{address}{own}"
+            assert server.url == f"{address}{own}"
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,11 @@ def test_server_and_model_in_two_words(
     serve: Serve, answers: Answers, words: str, choice: str, settings: Answers
 ) -> None:
     experiment = compose_experiment(["method=no_context", f"server={serve(answers)}", *words.split()])
-    chosen = {**experiment.config["model"], **experiment.config["engine"]}
+    config = {**experiment.config["model"], **experiment.config["engine"]}
     assert experiment.name("model") == choice
-    assert {key: chosen[key] for key in settings} == settings
+    assert {key: config[key] for key in settings} == settings
     assert find_run_folder(experiment).parent == outputs() / "demo" / "no_context" / choice
-    assert identify(experiment)["answering"]["default"]["server"] == chosen["server"]
+    assert identify(experiment)["answering"]["default"]["server"] == config["server"]
     assert "server" not in experiment.config
 
 

@@ -68,8 +68,8 @@ def sentencepiece() -> Any:
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     for library in ("torch", "transformers", "llguidance"):
         pytest.importorskip(library, reason=f"engine=transformers needs {library}", exc_type=ImportError)
-    made = save(tmp_path_factory.mktemp("t5"), sentencepiece())
-    engine = Transformers(made, "float32", None, batch_size=8, device="cpu", max_model_len=None)
+    folder = save(tmp_path_factory.mktemp("t5"), sentencepiece())
+    engine = Transformers(folder, "float32", None, batch_size=8, device="cpu", max_model_len=None)
     yield engine
     engine.close()
 
@@ -99,8 +99,8 @@ def test_greedy_replies_equal_those_of_generate(tiny: Any, plain: Any) -> None:
     for call, reply in zip(calls, ask(tiny, calls), strict=True):
         assert isinstance(reply, Completion)
         ids = torch.tensor([[*encoded(tiny, call.prompt.messages[0].content), 1]])
-        written = plain.generate(ids, max_new_tokens=10, do_sample=False)[0, 1:].tolist()
-        assert reply.text == tiny._tokens.decode([token for token in written if token > 1])
+        tokens = plain.generate(ids, max_new_tokens=10, do_sample=False)[0, 1:].tolist()
+        assert reply.text == tiny._tokens.decode([token for token in tokens if token > 1])
         assert reply.usage.prompt_tokens == ids.shape[1] + 1
         assert reply.flags == ()
 
@@ -120,14 +120,14 @@ def by_hand(tiny: Any, plain: Any, call: Choose) -> tuple[list[float], float]:
     import torch
 
     read = torch.tensor([[*encoded(tiny, f"{call.prompt.messages[0].content}\n"), 1]])
-    begun = [0, *encoded(tiny, call.prompt.prefill)]
+    start = [0, *encoded(tiny, call.prompt.prefill)]
     total = []
     for option in call.options:
         chance = 0.0
         for form in {tuple(encoded(tiny, option)), tuple(encoded(tiny, f" {option}"))}:
             with torch.inference_mode():
-                logits = plain(input_ids=read, decoder_input_ids=torch.tensor([[*begun, *form]])).logits[0]
-            steps = logits[len(begun) - 1 : -1].log_softmax(-1)
+                logits = plain(input_ids=read, decoder_input_ids=torch.tensor([[*start, *form]])).logits[0]
+            steps = logits[len(start) - 1 : -1].log_softmax(-1)
             chance += math.exp(sum(float(steps[place, token]) for place, token in enumerate(form)))
         total.append(chance)
     return [math.log(chance / sum(total)) for chance in total], sum(total)

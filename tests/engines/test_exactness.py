@@ -91,8 +91,8 @@ def test_greedy_replies_equal_those_of_generate(exact: Any, reference: Any) -> N
     tokenizer, network = reference
     call = write("Tell me a story about a sailor.", 24)
     ids = torch.tensor([tokenizer(exact.render(call), add_special_tokens=False).input_ids])
-    written = network.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=24, do_sample=False)
-    expected = tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True)
+    tokens = network.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=24, do_sample=False)
+    expected = tokenizer.decode(tokens[0, ids.shape[1] :], skip_special_tokens=True)
     assert texts(ask(exact, [call])) == [expected]
 
 

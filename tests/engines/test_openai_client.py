@@ -220,8 +220,8 @@ def test_proxy_and_netrc(serving: Serving, monkeypatch: pytest.MonkeyPatch, tmp_
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login someone password hidden\n", encoding="utf-8")
     monkeypatch.setenv("HOME", str(tmp_path))
     server, proxy = serving(), serving()
-    for written in (proxy.url, f"127.0.0.1:{proxy.port}"):
-        monkeypatch.setenv("http_proxy", written)
+    for address in (proxy.url, f"127.0.0.1:{proxy.port}"):
+        monkeypatch.setenv("http_proxy", address)
         assert texts(asked(None, CALLS[:2], base_url="http://models.invalid/v1")) == REPLIES[:2]
     proxy.asked.clear()
     assert texts(asked(server, CALLS[:2])) == REPLIES[:2]  # loopback
@@ -443,12 +443,12 @@ def test_replies_that_cannot_be_read_are_charged(serving: Serving, temperature: 
 def test_tokens_are_estimated_if_the_server_does_not_count_and_a_cut_prompt_is_flagged(serving: Serving) -> None:
     server = serving(always=whole(lambda good: good.pop("usage") and None))
     opened = engine(server, budget_tokens=3)
-    [reply, spent] = [each for call in CALLS[:2] for each in ask(opened, [call])]
+    [reply, choice] = [each for call in CALLS[:2] for each in ask(opened, [call])]
     opened.close()
     assert isinstance(reply, Completion)
     assert (reply.text, reply.flags) == (REPLIES[0], ("estimated_usage",))
     assert (reply.usage.prompt_tokens, reply.usage.output_tokens) == (3, 4)
-    assert isinstance(spent, BudgetSpent)
+    assert isinstance(choice, BudgetSpent)
     for read, flags in ((50, ("cut_prompt",)), (4096, ("cut_prompt",)), (7500, ())):  # of 34,000 characters
         [reply] = asked(serving(always=usage(prompt_tokens=read)), [write("some words of text " * 1790)])
         assert reply.flags == flags

@@ -53,7 +53,9 @@ def test_fault_that_stays(serving: Serving, name: str, caplog: pytest.LogCapture
         assert "the server sent 2 replies that cannot be read: " in str(error)
         assert (len(server.asked), error.usage and error.usage.output_tokens) == (2, 8)  # both were charged
     else:
-        assert any(f"{server.url} {said}" in str(error) for said in ("requires a wait of", "has not answered any call"))
+        assert any(
+            f"{server.url} {message}" in str(error) for message in ("requires a wait of", "has not answered any call")
+        )
     assert len(str(error)) < 600
     assert SECRET not in f"{error!r} {error.__cause__!r} {error.__context__!r} {caplog.text}"
 

@@ -48,8 +48,8 @@ def test_reasoning_is_separated_and_counted(serving: Serving, form: str, setting
     (added,) = thinking(serving(answer(FORMS[form], total_tokens=50, **THOUGHT)), [CALL])  # xAI counts it in addition
     assert (added.usage.output_tokens, added.usage.reasoning_tokens) == (40, 15)
     if form in ("deepseek", "untouched", "mistral"):
-        (kept,) = thinking(serving(answer(FORMS[form], **THOUGHT)), [replace(CALL, thoughts="keep", stop=())])
-        assert (kept.text, kept.thought) == ("<think>\nIn France.\n</think>\n\nLyon", "")
+        (complete,) = thinking(serving(answer(FORMS[form], **THOUGHT)), [replace(CALL, thoughts="keep", stop=())])
+        assert (complete.text, complete.thought) == ("<think>\nIn France.\n</think>\n\nLyon", "")
 
 
 @pytest.mark.parametrize("setting", [BUDGET, "off"])
@@ -58,8 +58,8 @@ def test_reasoning_is_separated_and_counted(serving: Serving, form: str, setting
     [{"content": None}, {"content": "", "reasoning": "In"}, {"content": "<think>In"}, {"content": "In</think>\n"}],
 )
 def test_budget_that_ends_in_reasoning(serving: Serving, message: dict[str, Any], setting: int | str) -> None:
-    spent: dict[str, Any] = {"completion_tokens_details": {"reasoning_tokens": 25}}
-    (got,) = thinking(serving(answer(message, "length", **spent)), [CALL], setting)
+    details: dict[str, Any] = {"completion_tokens_details": {"reasoning_tokens": 25}}
+    (got,) = thinking(serving(answer(message, "length", **details)), [CALL], setting)
     assert (got.text, got.finish, got.usage.reasoning_tokens) == ("", "length", 25)
     assert "thought_out" in got.flags
     # the prompt opened a tag that is not closed
@@ -107,7 +107,7 @@ def test_choice_is_read_behind_reasoning(serving: Serving) -> None:
 
 def test_sglang_template_settings(serving: Serving) -> None:
     server = serving(answer(FORMS["deepseek"]))
-    replied, chosen = thinking(server, [CALL, PICK], "low", server="sglang", concurrency=1)
+    replied, choice = thinking(server, [CALL, PICK], "low", server="sglang", concurrency=1)
     # in any order, and the choice can take two
     bodies = [body for _, body in server.asked]
     *_, second, first = sorted(bodies, key=lambda body: body["chat_template_kwargs"]["enable_thinking"])
@@ -117,7 +117,7 @@ def test_sglang_template_settings(serving: Serving) -> None:
     assert "no_prefill" in replied.flags
     assert second["chat_template_kwargs"] == {"enable_thinking": False}
     assert [message["role"] for message in second["messages"]] == ["user", "assistant"]
-    assert not isinstance(chosen, Exception)
+    assert not isinstance(choice, Exception)
 
 
 # engine.extra_body

@@ -32,10 +32,12 @@ QUESTION = Question("q", "In which town was the composer of The Herring Queen bo
 
 def calling(*calls: tuple[str, Any], content: str | None = None) -> Fault:
     """A reply that calls tools. Arguments that are no text are written as JSON."""
-    texts = [(name, given if isinstance(given, str) else json.dumps(given)) for name, given in calls]
+    texts = [(name, arguments if isinstance(arguments, str) else json.dumps(arguments)) for name, arguments in calls]
     functions = [{"name": name, "arguments": text} for name, text in texts]
-    written = [{"id": f"id-{at}", "type": "function", "function": each} for at, each in enumerate(functions, start=1)]
-    return answer({"content": content, "tool_calls": written}, "tool_calls")
+    tool_calls = [
+        {"id": f"id-{at}", "type": "function", "function": each} for at, each in enumerate(functions, start=1)
+    ]
+    return answer({"content": content, "tool_calls": tool_calls}, "tool_calls")
 
 
 ANSWER = answer({"content": "Lyngholt was born there.\nAnswer: Fauskenes"})
@@ -71,19 +73,19 @@ def test_tool_calls_are_read(serving: Serving) -> None:
         ([{"id": None, "function": {}}] * 2, [ToolCall("call_1", "", ""), ToolCall("call_2", "", "")]),
         (None, []),
     ]
-    for written, expected in cases:
-        message = {"content": None if written else "No.", "tool_calls": written}
+    for text, expected in cases:
+        message = {"content": None if text else "No.", "tool_calls": text}
         [reply] = asked(serving(answer(message, "tool_calls")), [CALL])
         assert (list(reply.tool_calls), reply.finish, reply.flags) == (expected, "stop", ())
         # reasoning before a call is not out
-        if written:
+        if text:
             [reply] = asked(serving(answer({**message, "reasoning": "I look."})), [CALL])
             assert (reply.thought, "thought_out" in reply.flags) == ("I look.", False)
 
 
 def test_unreadable_tool_calls_are_requested_once_more(serving: Serving) -> None:
-    for written in ("look", [None], [{"id": "x"}], {"name": "look"}):
-        server = serving(answer({"content": "", "tool_calls": written}), ANSWER)
+    for tool_calls in ("look", [None], [{"id": "x"}], {"name": "look"}):
+        server = serving(answer({"content": "", "tool_calls": tool_calls}), ANSWER)
         [reply] = asked(server, [CALL])
         assert (reply.text, len(server.asked)) == ("Lyngholt was born there.\nAnswer: Fauskenes", 2)
 
@@ -134,7 +136,7 @@ def results(body: Body) -> list[str]:
 
 
 def test_parallel_calls_are_all_answered(serving: Serving) -> None:
-    found, bodies = run(
+    reply, bodies = run(
         serving,
         calling(("keyword_search", {"keywords": ["herring queen"]}), ("semantic_search", {"query": "born in"})),
         calling(("read_chunk", {"chunk_ids": [2]})),
@@ -150,9 +152,9 @@ def test_parallel_calls_are_all_answered(serving: Serving) -> None:
     ]
     names = {tool["function"]["name"] for tool in bodies[0]["tools"]}
     assert names == {"keyword_search", "semantic_search", "read_chunk"}
-    assert (found.text, found.flags) == ("Fauskenes", {})
-    assert found.evidence == (COMPOSER.id, OPERA.id)
-    assert (found.figures["tool_calls"], found.figures["chunks_read"]) == (3, 1)
+    assert (reply.text, reply.flags) == ("Fauskenes", {})
+    assert reply.evidence == (COMPOSER.id, OPERA.id)
+    assert (reply.figures["tool_calls"], reply.figures["chunks_read"]) == (3, 1)
 
 
 BAD_CALLS = {
@@ -174,23 +176,23 @@ BAD_CALLS = {
 @pytest.mark.parametrize("fault", BAD_CALLS)
 def test_invalid_call_is_answered_with_its_error(serving: Serving, fault: str) -> None:
     name, arguments, reason = BAD_CALLS[fault]
-    found, bodies = run(serving, calling((name, arguments)), ANSWER)
-    [told] = results(bodies[1])
-    assert told.startswith(f"Error: {reason}")
-    assert (found.text, found.flags) == ("Fauskenes", {"invalid_call": 1})
+    reply, bodies = run(serving, calling((name, arguments)), ANSWER)
+    [result] = results(bodies[1])
+    assert result.startswith(f"Error: {reason}")
+    assert (reply.text, reply.flags) == ("Fauskenes", {"invalid_call": 1})
     # some servers reject arguments that are not JSON
-    sent = bodies[1]["messages"][2]["tool_calls"][0]["function"]
-    assert isinstance(json.loads(sent["arguments"]), dict)
-    assert sent["name"]
+    function = bodies[1]["messages"][2]["tool_calls"][0]["function"]
+    assert isinstance(json.loads(function["arguments"]), dict)
+    assert function["name"]
 
 
 def test_endless_calls_end_in_a_forced_answer(serving: Serving) -> None:
     """A repeated call is not made again, however its arguments are written."""
     queries = ({"query": "born"}, '{ "query":"born" }', {"query": "town"})
     turns = [calling(("semantic_search", query)) for query in queries]
-    found, bodies = run(serving, *turns, ANSWER, max_turns=3)
+    reply, bodies = run(serving, *turns, ANSWER, max_turns=3)
     assert results(bodies[2])[1] == REPEATED
-    assert (found.text, found.flags) == ("Fauskenes", {"forced_answer": 1, "repeated_call": 1})
+    assert (reply.text, reply.flags) == ("Fauskenes", {"forced_answer": 1, "repeated_call": 1})
     assert "tools" not in bodies[3]
     assert bodies[3]["messages"][-1]["role"] == "user"
 
@@ -198,27 +200,27 @@ def test_endless_calls_end_in_a_forced_answer(serving: Serving) -> None:
 def test_calls_and_answers_are_looked_for_in_the_text(serving: Serving) -> None:
     """Of a server that left the call there. A reply without either is no answer."""
     for reply in (answer({"content": " \n"}), answer({"content": "I have to"}, "length")):
-        found, _ = run(serving, reply, ANSWER)
-        assert found.text == "Fauskenes"
-        assert {"no_action", "forced_answer", "no_tool_call"} <= set(found.flags)
+        outcome, _ = run(serving, reply, ANSWER)
+        assert outcome.text == "Fauskenes"
+        assert {"no_action", "forced_answer", "no_tool_call"} <= set(outcome.flags)
     text = 'I look.\n<tool_call>\n{"name": "semantic_search", "arguments": {"query": "born"}}\n</tool_call>'
-    found, bodies = run(serving, answer({"content": text}), ANSWER)
+    outcome, bodies = run(serving, answer({"content": text}), ANSWER)
     assert bodies[1]["messages"][2]["content"] == "I look."
     assert len(results(bodies[1])) == 1
-    assert (found.text, found.flags) == ("Fauskenes", {})
+    assert (outcome.text, outcome.flags) == ("Fauskenes", {})
 
 
 def test_chunks_that_do_not_fit_are_dropped(serving: Serving) -> None:
     too_long = refuse(400, "This model's maximum context length is 90 tokens. Your messages resulted in 91 tokens.")
     search, read = ("semantic_search", {"query": "born"}), ("read_chunk", {"chunk_ids": [1, 2]})
-    found, bodies = run(serving, calling(search), calling(read), too_long, ANSWER)
+    reply, bodies = run(serving, calling(search), calling(read), too_long, ANSWER)
     assert results(bodies[2])[0].count("\n") == 1
     # the older result loses its last chunk first
     assert results(bodies[3])[0].count("\n") == 0
     assert results(bodies[3])[1].count("\n") == 1
     assert NO_ROOM not in results(bodies[3])
-    assert (found.text, found.flags) == ("Fauskenes", {"passages_dropped": 1})
-    found, bodies = run(serving, calling(search), ANSWER, tools=("semantic_search",))  # shows whole chunks
+    assert (reply.text, reply.flags) == ("Fauskenes", {"passages_dropped": 1})
+    reply, bodies = run(serving, calling(search), ANSWER, tools=("semantic_search",))  # shows whole chunks
     assert COMPOSER.text in results(bodies[1])[0]
     assert [tool["function"]["name"] for tool in bodies[0]["tools"]] == ["semantic_search"]
-    assert found.figures["chunks_read"] == 2
+    assert reply.figures["chunks_read"] == 2

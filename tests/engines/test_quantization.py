@@ -30,11 +30,11 @@ def test_quantised_weights_are_smaller_and_answer_nearly_alike(
     pytest.importorskip("bitsandbytes", reason="engine.quantization needs bitsandbytes", exc_type=ImportError)
     engine = quantised(model, quantization)
     calls: list[ModelCall] = [write("What is 1+1? Answer with a number."), choose("Which letter?", 5)]
-    written, chosen = ask(engine, calls)
-    assert "2" in texts([written])[0]
+    text, choice = ask(engine, calls)
+    assert "2" in texts([text])[0]
     [exact] = ask(transformers, calls[1:])
-    assert isinstance(chosen, Choice)
-    assert 0 < largest_difference(chosen, exact) < 2
+    assert isinstance(choice, Choice)
+    assert 0 < largest_difference(choice, exact) < 2
     assert engine._decoder.network.get_memory_footprint() < share * WHOLE_BYTES
     assert identity_of(engine) != identity_of(quantised(model, None))
     engine.close()

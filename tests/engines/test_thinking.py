@@ -60,20 +60,20 @@ def test_the_prefill_stands_between_thought_and_answer(pair: tuple[Any, Any]) ->
     call = where(prefill="The capital is", max_tokens=4)
     (reply,) = ask(engine, [call])
     assert isinstance(reply, Completion), reply
-    begun = f"<think>\n{reply.thought}\n</think>\n\nThe capital is"
-    (again,) = ask(plain, [where(prefill=begun, max_tokens=4)])
+    start = f"<think>\n{reply.thought}\n</think>\n\nThe capital is"
+    (again,) = ask(plain, [where(prefill=start, max_tokens=4)])
     assert isinstance(again, Completion), again
     assert reply.text == again.text
 
 
 def test_a_choice_does_not_think(pair: tuple[Any, Any]) -> None:
     call = choose("Which letter comes first? A, B or C?", 3, prefill="Answer:")
-    chosen, plain = (ask(engine, [call])[0] for engine in pair)
-    assert not isinstance(chosen, Exception | Completion)
+    choice, plain = (ask(engine, [call])[0] for engine in pair)
+    assert not isinstance(choice, Exception | Completion)
     assert not isinstance(plain, Exception | Completion)
-    assert chosen.logprobs == pytest.approx(plain.logprobs, abs=0.02)  # llama.cpp's wobble, see `LlamaCpp`
-    assert chosen.flags == plain.flags
-    assert chosen.usage.reasoning_tokens == 0
+    assert choice.logprobs == pytest.approx(plain.logprobs, abs=0.02)  # llama.cpp's wobble, see `LlamaCpp`
+    assert choice.flags == plain.flags
+    assert choice.usage.reasoning_tokens == 0
 
 
 def test_a_prompt_that_leaves_no_room_for_the_thought_is_too_long(pair: tuple[Any, Any]) -> None:

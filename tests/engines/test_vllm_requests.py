@@ -57,57 +57,57 @@ def lend(serving: Serving) -> Any:
 
     def start(**fields: Any) -> tuple[Any, Vllm]:
         vllm = Vllm(serving)
-        built = engine(vllm.server, server="vllm", **fields)
-        opened.append(built)
-        ask(built, [replace(PLAIN, prompt=Prompt("test/first", (Message("user", "first"),), form="completion"))])
+        client = engine(vllm.server, server="vllm", **fields)
+        opened.append(client)
+        ask(client, [replace(PLAIN, prompt=Prompt("test/first", (Message("user", "first"),), form="completion"))])
         vllm.requests.clear()
-        return built, vllm
+        return client, vllm
 
     yield start
-    for built in opened:
-        built.close()
+    for client in opened:
+        client.close()
 
 
 def test_plain_prompt_is_sent_as_text(lend: Lend) -> None:
-    built, vllm = lend()
-    ask(built, [PLAIN])
+    client, vllm = lend()
+    ask(client, [PLAIN])
     assert vllm.paths == {"/v1/completions": 1}
     assert vllm.requests[0][1]["prompt"] == "Q: why?\nA:"
 
 
 def test_conversation_is_sent_as_tokens(lend: Lend) -> None:
-    built, vllm = lend()
-    ask(built, [write("Who?")])
+    client, vllm = lend()
+    ask(client, [write("Who?")])
     [_, body] = vllm.requests[-1]
     assert body["prompt"] == [ord(character) for character in "Who?"]
 
 
 def test_long_prompt_is_tokenized_before_it_is_sent(lend: Lend) -> None:
-    built, vllm = lend(model=replace(MODEL, context=20))
-    ask(built, [PLAIN])
+    client, vllm = lend(model=replace(MODEL, context=20))
+    ask(client, [PLAIN])
     assert vllm.paths == {"/tokenize": 1, "/v1/completions": 1}
     assert vllm.requests[-1][1]["prompt"] == [START, *map(ord, "Q: why?\nA:")]
 
 
 def test_prompt_that_does_not_fit_has_exact_numbers(lend: Lend) -> None:
-    built, vllm = lend(model=replace(MODEL, context=12))
-    [error] = ask(built, [PLAIN])
+    client, vllm = lend(model=replace(MODEL, context=12))
+    [error] = ask(client, [PLAIN])
     assert isinstance(error, PromptTooLong)
     assert (error.tokens, error.limit) == (11, 7)
     assert vllm.paths == {"/tokenize": 1}
 
 
 def test_each_text_is_counted_once(lend: Lend) -> None:
-    built, vllm = lend()
-    assert [built.count_tokens("word " * 20) for _ in range(3)] == [100] * 3
+    client, vllm = lend()
+    assert [client.count_tokens("word " * 20) for _ in range(3)] == [100] * 3
     assert vllm.paths == {"/tokenize": 1}
 
 
 def test_counted_prompt_is_sent_as_text(lend: Lend) -> None:
     """Its bytes are more than the context has tokens, but its tokens are not."""
     prompt = Prompt("test/umlauts", (Message("user", "ö" * 20),), form="completion")
-    built, vllm = lend(model=replace(MODEL, context=40))
-    assert built.count_tokens("ö" * 20) == 20
-    ask(built, [Generate(prompt, 5)])
+    client, vllm = lend(model=replace(MODEL, context=40))
+    assert client.count_tokens("ö" * 20) == 20
+    ask(client, [Generate(prompt, 5)])
     assert vllm.paths == {"/tokenize": 1, "/v1/completions": 1}
     assert vllm.requests[-1][1]["prompt"] == "ö" * 20

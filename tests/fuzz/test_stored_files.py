@@ -145,24 +145,24 @@ REPLIES: list[tuple[Call[Any], Any]] = [
 
 @FUZZ
 @given(change=CHANGES, number=st.integers(0, len(REPLIES) - 1), made=st.sampled_from([0, -1, 10**18, None, "x", 1.5]))
-def test_stored_value_is_a_reply_or_requested_again(change: Change, number: int, made: Any) -> None:
+def test_stored_value_is_a_reply_or_requested_again(change: Change, number: int, stored: Any) -> None:
     call, reply = REPLIES[number]
     key = cache_key({}, call)
     value = change(json.dumps(reply_json(reply)).encode()).decode("utf-8", "replace")
     with temporary_folder() as folder, closing(CallCache(folder)) as cache:
         with cache._database.writing() as connection:
-            row = (key, value, checksum(key.encode(), value.encode()), "e", "m", made)
+            row = (key, value, checksum(key.encode(), value.encode()), "e", "m", stored)
             connection.execute(f"INSERT {INSERT}", row)
-        found = find_reply(cache, key, call)
+        cached = find_reply(cache, key, call)
         cache.usages(Origin("e", "m"), 5)
-        assert found is None or json.loads(json.dumps(reply_json(found))) is not None
-        assert cache.damaged == (found is None)
-        if isinstance(found, Completion | Choice):
-            assert 0 <= found.usage.tokens < 2**40
-        if isinstance(call, Search) and found:
-            assert found == reply
+        assert cached is None or json.loads(json.dumps(reply_json(cached))) is not None
+        assert cache.damaged == (cached is None)
+        if isinstance(cached, Completion | Choice):
+            assert 0 <= cached.usage.tokens < 2**40
+        if isinstance(call, Search) and cached:
+            assert cached == reply
         cache.put([(key, reply_json(reply))])
-        assert find_reply(cache, key, call) == (found or reply)
+        assert find_reply(cache, key, call) == (cached or reply)
 
 
 @FUZZ

@@ -36,8 +36,8 @@ def words(text: str) -> list[str]:
 
 
 def runs(text: str, length: int) -> set[tuple[str, ...]]:
-    found = words(text)
-    return {tuple(found[place : place + length]) for place in range(len(found) - length + 1)}
+    tokens = words(text)
+    return {tuple(tokens[place : place + length]) for place in range(len(tokens) - length + 1)}
 
 
 def records(file: Path) -> Iterator[Any]:

@@ -41,15 +41,15 @@ CHAIN = ChainDemonstration(
 )
 
 
-def selection_prompt(steps: int, may_stop: bool = True, chosen: str = COMPOSER, layout: Layout = "figures") -> Prompt:
+def selection_prompt(steps: int, may_stop: bool = True, triple: str = COMPOSER, layout: Layout = "figures") -> Prompt:
     method = Trace(
         context="triples", units="triples", candidates=2, ranker=True, selector=True, top=None, max_length=4,
         beam=5, branch=5, chains=5, min_probability=0.0, adaptive_termination=may_stop, query_order="question_first",
         query_labels=False, short_demonstrations="last_step", layout=layout, reader_layout=None,
         demonstrations="fixed", demonstration_count=1, few_shot=(CHAIN,), max_answer_tokens=25,
     )  # fmt: skip
-    offered = BIRTHPLACE if chosen == COMPOSER else COMPOSER
-    units = [Unit(text, (text,), "p") for text in (chosen, offered)]
+    offered = BIRTHPLACE if triple == COMPOSER else COMPOSER
+    units = [Unit(text, (text,), "p") for text in (triple, offered)]
     return method.selection_prompt(
         ChainState(QUESTION, tuple(units), (CHAIN,)), Chain(tuple(units[:steps])), units[steps:]
     )
@@ -154,7 +154,7 @@ def test_judge_prompt_is_golden_text(form: str, way: str) -> None:
 
 
 def test_a_selection_prompt_changes_within_a_step_only_after_the_question() -> None:
-    one, other = (selection_prompt(1, chosen=chosen).messages for chosen in (COMPOSER, BIRTHPLACE))
+    one, other = (selection_prompt(1, triple=triple).messages for triple in (COMPOSER, BIRTHPLACE))
     assert one[0] == other[0]
     stable = {message.content.partition("Chain so far: <")[0] for message in (one[1], other[1])}
     assert stable == {f"Question: {QUESTION}\n"}

@@ -82,9 +82,9 @@ def essence(dataset: str, question: Question) -> list[Any]:
 def test_a_dataset_is_read_from_end_to_end(dataset: str) -> None:
     """The corpus reader makes the same passages of the file as the dataset's own reader."""
     read = questions(dataset)
-    given = [passage for question in read for passage in question.passages]
-    distinct = list(corpus.distinct(given))
-    assert (len(read), len(distinct), digest(given)) == FILES[dataset][1]
+    passages = [passage for question in read for passage in question.passages]
+    distinct = list(corpus.distinct(passages))
+    assert (len(read), len(distinct), digest(passages)) == FILES[dataset][1]
     assert [essence(dataset, read[at]) for at in (0, 9, -1)] == [each for each in RECORDS if each[0] == dataset]
     for question in read:
         titles = {passage.id: passage.title for passage in question.passages}
@@ -108,10 +108,10 @@ def test_fields_of_one_dataset_only() -> None:
 @pytest.mark.parametrize("name", CORPUS_FILES)
 def test_a_corpus_file_is_read_from_end_to_end(name: str) -> None:
     """It holds the gold passages of its 100 train questions, under the same ids, though in another format than they."""
-    found = list(corpus.read(existing(CORPORA / name)))
-    assert (len(found), digest(found), tuple(found[place].title for place in (0, 9, -1))) == CORPUS_FILES[name]
+    passages = list(corpus.read(existing(CORPORA / name)))
+    assert (len(passages), digest(passages), tuple(passages[place].title for place in (0, 9, -1))) == CORPUS_FILES[name]
     if "train" in name:
-        ids = {passage.id for passage in found}
+        ids = {passage.id for passage in passages}
         assert [q.support <= ids for q in questions(name.partition("_")[0])].count(True) == 100
 
 

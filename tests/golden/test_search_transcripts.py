@@ -54,8 +54,8 @@ AGENTS = {"default": "method=r1_searcher", "released": "experiment=r1_searcher_r
 def test_transcripts_are_repeated_byte_for_byte(
     name: str, count: int, form: str, separator: str, setting: str, tmp_path: Path
 ) -> None:
-    built: SearchAgent = build(compose([setting])["method"], "method")
-    agent = replace(built, prompt="search_agent/r1_searcher", passage=form, scope="own")
+    method: SearchAgent = build(compose([setting])["method"], "method")
+    agent = replace(method, prompt="search_agent/r1_searcher", passage=form, scope="own")
     repeated = 0
     for row in _read_rows(f"r1searcher_{name}.jsonl.gz"):
         question, results = _question(row, separator)
@@ -106,10 +106,10 @@ def _continue(transcripts: Mapping[str, str], handler: BaseHTTPRequestHandler, b
 def _question(row: Mapping[str, Any], separator: str) -> tuple[Question, list[tuple[Passage, ...]]]:
     """Return a question, and the passages that each search of its transcript found."""
     results = [
-        tuple(Passage.of(*text.split(separator, 1)) for text in DOCUMENT.findall(shown))
-        for shown in DOCUMENTS.findall(row["gen_text_store"])
+        tuple(Passage.of(*text.split(separator, 1)) for text in DOCUMENT.findall(documents))
+        for documents in DOCUMENTS.findall(row["gen_text_store"])
     ]
-    pool = tuple({passage.id: passage for found in results for passage in found}.values())
+    pool = tuple({passage.id: passage for result in results for passage in result}.values())
     return Question("q", row["question"], (row["answer"],), pool), results
 
 
@@ -133,10 +133,10 @@ def _reply(engine: Any, results: Iterator[tuple[Passage, ...]], call: Call[Any])
     if isinstance(call, CountTokens):
         return engine.count_tokens(call.text)
     if isinstance(call, Search):
-        found = next(results)
+        result = next(results)
         assert call.pool is not None
-        assert {passage.id for passage in found} <= {passage.id for passage in call.pool}
-        return found
+        assert {passage.id for passage in result} <= {passage.id for passage in call.pool}
+        return result
     assert isinstance(call, Generate)
     (reply,) = ask(engine, [call])
     return reply

@@ -13,12 +13,12 @@ from kgqa.types import Prompt
 
 
 def check_text(folder: str, name: str, prompt: Prompt, has_prefill: bool = True) -> None:
-    shown = "".join(f"=== {message.role}\n{message.content}\n" for message in prompt.messages)
-    shown += f"=== prefill\n{prompt.prefill}\n" if has_prefill else ""
+    text = "".join(f"=== {message.role}\n{message.content}\n" for message in prompt.messages)
+    text += f"=== prefill\n{prompt.prefill}\n" if has_prefill else ""
     file = Path(__file__).parent / folder / f"{name}.txt"
     if os.environ.get("KGQA_UPDATE_GOLDEN"):
-        file.write_text(shown, encoding="utf-8")
-    assert shown == file.read_text(encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8")
 
 
 def check_names(folder: str, names: Iterable[str]) -> None:

@@ -65,8 +65,8 @@ def retriever_of(choice: str, *changes: str) -> Retriever:
     for key, _, value in (change.partition("=") for change in changes):
         OmegaConf.update(node, key.removeprefix("retriever."), yaml.safe_load(value))
     resolved: Any = OmegaConf.to_container(node)
-    built: Retriever = build(resolved, "retriever")
-    return built
+    component: Retriever = build(resolved, "retriever")
+    return component
 
 
 def needed(case: str) -> None:
@@ -132,5 +132,5 @@ def built(retriever: Retriever, passages: Sequence[Passage], folder: Path) -> Fi
 
 
 def find(finder: Finder, text: str, k: int, among: tuple[int, ...] | None = None) -> list[int]:
-    (found,) = finder.find([Query(text, k, among)])
-    return list(found)
+    (places,) = finder.find([Query(text, k, among)])
+    return list(places)

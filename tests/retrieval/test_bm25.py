@@ -48,9 +48,9 @@ def test_the_rankings_of_the_demo_are_lucenes(tmp_path: Path) -> None:
     for question in dataset.questions():
         wanted = expected[question.id]
         assert find(finder, question.text, 10) == [place[id_] for id_, _ in wanted], question.text
-        found = scores_found(finder, question.text)
+        scores = scores_found(finder, question.text)
         for id_, score in wanted:
-            assert found[place[id_]] == pytest.approx(2.2 * score, rel=1e-5)
+            assert scores[place[id_]] == pytest.approx(2.2 * score, rel=1e-5)
     finder.close()
 
 
@@ -100,9 +100,9 @@ def test_scores_are_those_of_lucenes_formula(tmp_path: Path) -> None:
     for query in (passage.text[:60] for passage in random_passages(100, 20)):
         fields = [[getattr(passage, field) for passage in passages] for field in BOTH]
         expected = np.sum([lucene_scores(texts, query, rounded=True) for texts in fields], axis=0)
-        found = scores_found(finder, query)
-        assert set(found) == set(np.flatnonzero(expected))
-        for place, score in found.items():
+        scores = scores_found(finder, query)
+        assert set(scores) == set(np.flatnonzero(expected))
+        for place, score in scores.items():
             assert score == pytest.approx(2.2 * expected[place], rel=1e-4)
         assert_ranked(find(finder, query, 20), np.asarray(expected), 20)
     finder.close()
@@ -119,16 +119,16 @@ def test_scores_of_bm25s_are_those_of_the_formula_without_rounding(k1: float, b:
         expected = sum(
             lucene_scores([getattr(p, field) for p in passages], query, rounded=False, k1=k1, b=b) for field in BOTH
         )
-        found = retriever.scores(finder, query)
-        assert found == pytest.approx(np.asarray(expected), rel=1e-4, abs=1e-5)
+        scores = retriever.scores(finder, query)
+        assert scores == pytest.approx(np.asarray(expected), rel=1e-4, abs=1e-5)
     finder.close()
 
 
-def assert_ranked(found: Sequence[int], scores: NDArray[np.float64], k: int) -> None:
+def assert_ranked(places: Sequence[int], scores: NDArray[np.float64], k: int) -> None:
     """The `k` best in order, except that scores of the same six digits may stand either way."""
     best = np.sort(scores[scores > 0])[::-1][:k]
-    assert len(set(found)) == len(found) == len(best)
-    assert scores[list(found)] == pytest.approx(best, rel=3e-6)
+    assert len(set(places)) == len(places) == len(best)
+    assert scores[list(places)] == pytest.approx(best, rel=3e-6)
 
 
 def test_a_boost_weighs_its_field(tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ class Letters(Words):
 
 
 def mdr(**changes: Any) -> Mdr:
-    given = {"dense": dense(Letters()), "first_hop": 2, "second_hop": 1, "score": "sum", "separator": " "}
-    return Mdr(**{**given, **changes})
+    fields = {"dense": dense(Letters()), "first_hop": 2, "second_hop": 1, "score": "sum", "separator": " "}
+    return Mdr(**{**fields, **changes})
 
 
 def built(retriever: Any, folder: Path, passages: Sequence[Passage] = PASSAGES) -> Finder:
@@ -88,11 +88,11 @@ def test_hybrid_sums_the_reciprocals_of_deeper_ranks(tmp_path: Path) -> None:
 
 def test_knn_has_one_half_from_each_the_dense_first(tmp_path: Path) -> None:
     """A passage of both halves is replaced."""
-    for fuzzy, k, found in (
+    for fuzzy, k, places in (
         ((0, 1, 2), 4, [5, 4, 0, 1]), ((0, 1, 2), 5, [5, 4, 3, 0, 1]), ((0, 1, 2), 1, [5]),
         ((4, 5, 0, 1), 4, [5, 4, 0, 1]),
     ):  # fmt: skip
-        assert built(Knn(dense=Ranked((5, 4, 3)), fuzzy=Ranked(fuzzy)), tmp_path).find([Query("q", k)]) == [found]
+        assert built(Knn(dense=Ranked((5, 4, 3)), fuzzy=Ranked(fuzzy)), tmp_path).find([Query("q", k)]) == [places]
 
 
 def test_mdr_asks_with_the_question_and_the_passage_and_orders_pairs(tmp_path: Path) -> None:

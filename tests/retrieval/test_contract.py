@@ -34,7 +34,7 @@ def test_passages_are_found_in_a_fixed_order(retriever: Retriever, case: str, tm
         assert find(finder, QUERY, 3, (WANTED,)) == [WANTED]
     queries = [Query(passage.text, 5) for passage in PASSAGES[:10]]
     queries += [Query(QUERY, 2, (0, 1, WANTED)), Query("", 3), Query(QUERY, 100)]
-    together = [list(found) for found in finder.find(queries)]
+    together = [list(places) for places in finder.find(queries)]
     assert together == [list(finder.find([query])[0]) for query in queries]
     assert list(finder.find([])) == []
     for query in ["", " ", "?!… — ()", "\0", "\ud800", "🙂", "a \u202f b", 'AND OR NOT title:x*~2 "', "Ω" * 300]:

@@ -31,8 +31,8 @@ def test_every_search_finds_what_brute_force_finds(
     if backend not in ("numpy", "torch"):
         monkeypatch.setattr(dense_module, "nearest_exactly", None)
     retriever = dense(Words(), backend=backend, lists=2, probes=2, breadth=200)
-    found = opened(retriever, CORPUS, tmp_path).find_scored(QUERIES)
-    assert [list(each) for each in found] == [brute_force(Words(), CORPUS, query) for query in QUERIES]
+    results = opened(retriever, CORPUS, tmp_path).find_scored(QUERIES)
+    assert [list(each) for each in results] == [brute_force(Words(), CORPUS, query) for query in QUERIES]
     monkeypatch.undo()
     # FAISS refuses more lists than passages, and complains below 39 passages a list
     if backend == "ivf":
@@ -50,10 +50,10 @@ def test_exact_searches(backend: str, tmp_path: Path) -> None:
     corpus = [*CORPUS[:30], *(alike[at % 2] for at in range(60)), *CORPUS[30:40]]
     queries = [*QUERIES, *(Query("kalo mire", k) for k in (5, 30, 60))]
     queries += [Query("kalo mire", 3, among=(2, 50, 51, 99)), Query("vivi", 9, among=(7,))]
-    found = opened(dense(long, backend=backend), corpus, tmp_path).find_scored([*queries, Query("sato", 9, among=())])
-    assert [list(each) for each in found[:-1]] == [brute_force(long, corpus, query) for query in queries]
-    assert [place for place, score in found[6] if score == found[6][-1][1]] == list(range(30, 89))
-    assert list(found[-1]) == []
+    results = opened(dense(long, backend=backend), corpus, tmp_path).find_scored([*queries, Query("sato", 9, among=())])
+    assert [list(each) for each in results[:-1]] == [brute_force(long, corpus, query) for query in queries]
+    assert [place for place, score in results[6] if score == results[6][-1][1]] == list(range(30, 89))
+    assert list(results[-1]) == []
 
 
 @pytest.mark.parametrize("change", [{"backend": "hnsw"}, {"probes": 2}, {"lists": 9}, {"separator": "|"}], ids=str)
@@ -68,14 +68,14 @@ def test_an_interrupted_build_continues_after_the_last_shard(tmp_path: Path, mon
     part.mkdir()
     with pytest.raises(KeyboardInterrupt):
         dense(Words(fails_at=80)).build(CORPUS, part, lambda _: None)
-    encoder, seen = Words(), list[int]()
-    dense(encoder).build(CORPUS, part, seen.append)
+    encoder, sizes = Words(), list[int]()
+    dense(encoder).build(CORPUS, part, sizes.append)
     assert len(encoder.encoded) == 70
-    assert sum(seen) == 150
+    assert sum(sizes) == 150
     assert (part / VECTORS).read_bytes() == (whole / VECTORS).read_bytes()
     other = Words(scale=2.0)
     # vectors of another encoder are not reused
-    dense(other).build(CORPUS, part, seen.append)
+    dense(other).build(CORPUS, part, sizes.append)
     assert len(other.encoded) == 150
 
 

@@ -79,13 +79,13 @@ def test_passages_are_found_by_stems_of_text_and_title(
     assert built(tmp_path).find(scopes) == [[3, 1], []]
     long = Passage.of("Long", "carrot soup " * 90_000 + "zebra")
     assert built(tmp_path / "long", (*PASSAGES, long)).find([Query("zebra", 3)]) == [[6]]
-    for fields, text, found in (
+    for fields, text, places in (
         ({"text": 1.0}, "Ginger film", [0, 2, 5]),
         ({"title": 1.0}, "Ginger film", [5, 0]),
         ({"title": 5.0, "text": 0.1}, "Maria Lund", [1, 0]),
         ({"title": 0.1, "text": 5.0}, "film Maria directed", [0, 1]),
     ):
-        assert built(tmp_path, fields=fields).find([Query(text, 5)]) == [found]
+        assert built(tmp_path, fields=fields).find([Query(text, 5)]) == [places]
 
 
 def test_an_interrupted_load_is_repeated_and_a_complete_index_reused(
@@ -114,8 +114,8 @@ def test_an_interrupted_load_is_repeated_and_a_complete_index_reused(
 
 def test_the_index_has_one_shard_no_replica_and_the_similarity(client: Any, tmp_path: Path) -> None:
     built(tmp_path, k1=0.9, b=0.4)
-    (found,) = client.indices.get_settings(index=index_name(tmp_path)).values()
-    index = found["settings"]["index"]
+    (answer,) = client.indices.get_settings(index=index_name(tmp_path)).values()
+    index = answer["settings"]["index"]
     assert (index["number_of_shards"], index["number_of_replicas"], index["refresh_interval"]) == ("1", "0", "-1")
     assert index["similarity"] == {"default": {"type": "BM25", "k1": "0.9", "b": "0.4"}}
     built(tmp_path / "boosts", k1=0.9, b=0.4, fields={"title": 2.0, "text": 1.0})
@@ -210,8 +210,8 @@ def test_a_refused_passage_is_named(faulty: Faulty, tmp_path: Path) -> None:
 
 
 def test_a_search_is_repeated_while_the_server_is_busy(faulty: Faulty, tmp_path: Path) -> None:
-    found = (200, {"responses": [{"status": 200, "hits": {"hits": [{"_id": "1", "sort": [2.5, 1]}]}}]})
-    answers = iter([(503, refusal("unavailable")), (429, refusal("rejected")), found])
+    success = (200, {"responses": [{"status": 200, "hits": {"hits": [{"_id": "1", "sort": [2.5, 1]}]}}]})
+    answers = iter([(503, refusal("unavailable")), (429, refusal("rejected")), success])
     finder = opened(tmp_path)
     faulty.replies = COMPLETE
     assert finder._server  # has been checked
@@ -270,8 +270,8 @@ def test_credentials_go_to_the_server_and_nowhere_else(
     with pytest.raises(ConfigError, match="access denied") as raised:
         settings().build(PASSAGES, tmp_path, lambda _: None)
     assert {headers.get("Authorization") or headers.get("authorization") for _, headers in faulty.requests} == {header}
-    written = "".join(file.read_text() for file in tmp_path.rglob("*") if file.is_file())
-    seen = [str(raised.value), repr(raised.value.__cause__), caplog.text, written, repr(settings())]
+    content = "".join(file.read_text() for file in tmp_path.rglob("*") if file.is_file())
+    texts = [str(raised.value), repr(raised.value.__cause__), caplog.text, content, repr(settings())]
     encoded = header.split()[1] if header else SECRET
-    assert not [text for text in seen if SECRET in text or encoded in text]
+    assert not [text for text in texts if SECRET in text or encoded in text]
     assert "[reader]" not in str(raised.value)

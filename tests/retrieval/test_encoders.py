@@ -34,8 +34,8 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT folder that names an architecture nobody else knows, as Contriever's does."""
     config = transformers.BertConfig(vocab_size=seeded(), **BERT)
     folder = saved(transformers.BertModel(config), tmp_path_factory.mktemp("bert"), "bert")
-    written = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**written, "architectures": ["Contriever"]}))
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**values, "architectures": ["Contriever"]}))
     return folder
 
 
@@ -94,8 +94,8 @@ def test_other_pooling_and_weights_of_another_kind_are_refused(dpr: tuple[Path, 
         plain(dpr[1], pooling="mean").encode("passage", TEXTS)
     folder = tmp_path / "mixed"
     shutil.copytree(dpr[1], folder)
-    written = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**written, "architectures": ["DPRQuestionEncoder"]}))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["DPRQuestionEncoder"]}))
     with pytest.raises(ConfigError, match=r"its weights lack question_encoder\S+ and \d+ others"):
         plain(folder, pooling="cls").encode("query", TEXTS)
 
@@ -128,9 +128,9 @@ def self_described(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     model.similarity_fn_name = "dot"
     model.save(str(folder))
     pooling = folder / "1_Pooling" / "config.json"
-    written = json.loads(pooling.read_text())
-    assert written["pooling_mode"] == "mean"
-    pooling.write_text(json.dumps({**written, "pooling_mode": "cls"}))
+    config = json.loads(pooling.read_text())
+    assert config["pooling_mode"] == "mean"
+    pooling.write_text(json.dumps({**config, "pooling_mode": "cls"}))
     return folder
 
 

@@ -127,14 +127,14 @@ def test_a_search_starts_from_the_given_facts(hipporag: HippoRag, tmp_path: Path
     assert find(finder, "Silver Harbour was directed by whom?", 3, (1, 2)) == [2]
     assert find(finder, "pictures", 2) == [1]  # no fact has the word
     assert isinstance(finder, OpenedFacts)
-    born = ("otto brandel", "born in", "vessin")
+    birth = ("otto brandel", "born in", "vessin")
     query = Query("Vessin Otto Brandel and Silver Harbour directed", 2)
-    assert set(finder.find_facts(query)) == {born, DIRECTED}
+    assert set(finder.find_facts(query)) == {birth, DIRECTED}
 
     def search(*facts: tuple[str, str, str]) -> list[int]:
         return list(finder.find([replace(query, k=1, facts=facts)])[0])
 
-    assert (search(DIRECTED), search(born)) == ([0], [3])
+    assert (search(DIRECTED), search(birth)) == ([0], [3])
     assert finder.find([Query("released directed", 2, facts=(DIRECTED,))]) == [[0, 2]]  # no passage has these words
     assert search() == search(("not", "a", "fact")) == find(finder.finders["passages"], query.text, 1)
 

@@ -39,7 +39,7 @@ def opened(folder: IndexFolder, passages: Sequence[Passage] = PASSAGES) -> closi
 
 
 def titles(index: PassageIndex, *calls: Search) -> list[list[str]]:
-    return [[passage.title for passage in found] for found in index.search(calls)]
+    return [[passage.title for passage in passages] for passages in index.search(calls)]
 
 
 class Counting:
@@ -175,8 +175,8 @@ def test_a_damaged_index_is_refused_and_built_again(folder: IndexFolder, damage:
     elif damage == "lost":
         (folder.path / "titles.npy").unlink()
     else:
-        kept = {'"format": 2': '"format": 3', '"film"': '"files"', "{": manifest.read_text()}[damage]
-        manifest.write_text(manifest.read_text().replace(kept, damage, 1))
+        change = {'"format": 2': '"format": 3', '"film"': '"files"', "{": manifest.read_text()}[damage]
+        manifest.write_text(manifest.read_text().replace(change, damage, 1))
     with pytest.raises(DataError, match="Delete the folder and run: kgqa data index dataset=d"):
         folder.open()
     with opened(folder) as index:
@@ -202,7 +202,7 @@ def test_corpus_titles_and_pools_are_searched_in_the_order_of_the_calls(folder: 
         (Search(QUERY, 0), []), *((Search(query, 5), []) for query in ("", "  ", "?!… ()", "the of and")),
     ]  # fmt: skip
     with opened(folder) as index:
-        assert titles(index, *(call for call, _ in expected)) == [found for _, found in expected]
+        assert titles(index, *(call for call, _ in expected)) == [names for _, names in expected]
         assert identity_of(index)["passages"] == len(PASSAGES)
 
 
@@ -218,7 +218,7 @@ def test_keywords_are_counted_without_the_retriever(folder: IndexFolder) -> None
         (Search("slate", 5, keywords=(" ", "tunnel")), []), (Search("slate", 0, keywords=("slate",)), []),
     ]  # fmt: skip
     with opened(folder, passages) as index:
-        assert titles(index, *(call for call, _ in expected)) == [found for _, found in expected]
+        assert titles(index, *(call for call, _ in expected)) == [names for _, names in expected]
 
 
 def test_a_pool_is_indexed_once_dropped_when_closed_and_needs_no_corpus(
@@ -251,11 +251,11 @@ def test_passages_of_one_text_are_given_once_and_the_next_ones_move_up(folder: I
     with opened(folder, [*same, *PASSAGES]) as index:
         assert index.corpus["equal_texts"] == 59
         assert titles(index, Search("copy", 3)) == [["Copy 0"]]
-        (found,) = index.search([Search("railway", 9)])
-        assert len({passage.text.lower() for passage in found}) == len(found) == 9
-        assert [passage.title for passage in found if passage.title.startswith("Copy")] == ["Copy 0"]
+        (results,) = index.search([Search("railway", 9)])
+        assert len({passage.text.lower() for passage in results}) == len(results) == 9
+        assert [passage.title for passage in results if passage.title.startswith("Copy")] == ["Copy 0"]
         (in_pool,) = index.search([Search("railway", 9, pool=(*same, *PASSAGES))])
-        assert in_pool == found
+        assert in_pool == results
     titled = {"slate slate slate": "The harbour.", "slate slate": "The quarry.", "slate": "The flooded tunnel."}
     last = Passage.of("a title of many other words and slate", "The HARBOUR.")
     passages = [*(Passage.of(title, text) for title, text in titled.items()), last]

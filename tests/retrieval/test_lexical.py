@@ -56,7 +56,7 @@ REDS = [Query("red", 5, among=(0, 3)), Query("red", 1, among=(0, 1))]
 
 
 @pytest.mark.parametrize(
-    ("corpus", "queries", "found"),
+    ("corpus", "queries", "places"),
     [
         (SOUP, [Query("SOUP carrot", 5), Query("river", 5)], [[0, 1], [2]]),
         (passages("red fox", "blue whale"), [Query(text, 5) for text in ("fox", "zebra", "?!", "")], [[0], [], [], []]),
@@ -65,11 +65,11 @@ REDS = [Query("red", 5, among=(0, 3)), Query("red", 1, among=(0, 1))]
         (passages("…", ""), [Query("fox", 3)], [[]]),
     ],
 )
-def test_tfidf_finds_passages_with_a_word_of_the_query(tmp_path: Path, corpus: Any, queries: Any, found: Any) -> None:
+def test_tfidf_finds_passages_with_a_word_of_the_query(tmp_path: Path, corpus: Any, queries: Any, places: Any) -> None:
     finder = built(tmp_path, corpus)
-    assert finder.find(queries) == found
+    assert finder.find(queries) == places
     finder.close()
-    assert BOTH.open(corpus, tmp_path).find(queries) == found
+    assert BOTH.open(corpus, tmp_path).find(queries) == places
 
 
 def test_retriever_and_ranker_have_the_same_formula(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_fields_fill_and_ties(tmp_path: Path) -> None:
         Tfidf((), fill=False, ties="first")
     animals = passages("whale", "red hat", "blue whale", "red hat", "red fox")
     finder = built(tmp_path, animals, Tfidf(("text",), fill=True, ties="last"))
-    found = finder.find([Query("red fox", 4), Query("red", 5), Query("fox", 2, among=(0, 2, 4))])
-    assert found == [[4, 3, 1, 2], [3, 1, 4, 2, 0], [4, 2]]
+    results = finder.find([Query("red fox", 4), Query("red", 5), Query("fox", 2, among=(0, 2, 4))])
+    assert results == [[4, 3, 1, 2], [3, 1, 4, 2, 0], [4, 2]]
 
 
 def distance(left: str, right: str) -> int:
@@ -117,13 +117,13 @@ def test_the_score_is_the_textbook_distance(query: str, text: str) -> None:
 
 def test_passages_are_found_by_their_likeness_equal_ones_by_place(tmp_path: Path) -> None:
     pytest.importorskip("rapidfuzz", reason="rapidfuzz is not installed")
-    born = "Who was born in Pellery"
-    corpus = passages(born, "who is born in pellery?", "carrots", born)
+    query = "Who was born in Pellery"
+    corpus = passages(query, "who is born in pellery?", "carrots", query)
     steps: list[int] = []
     fuzzy = Fuzzy("similarity")
     fuzzy.build(corpus, tmp_path, steps.append)
     assert (sum(steps), list(tmp_path.iterdir())) == (4, [])
-    queries = [Query(f"{born}?", 3), Query("carrot", 1), Query(f"{born}?", 3, among=(1, 2)), Query("x", 3, among=())]
+    queries = [Query(f"{query}?", 3), Query("carrot", 1), Query(f"{query}?", 3, among=(1, 2)), Query("x", 3, among=())]
     assert fuzzy.open(corpus, tmp_path).find(queries) == [[0, 3, 1], [2], [1, 2], []]
-    corpus = passages(f"{born} is told in the chronicle of the town.", "carrots", "was born in Pellery")
+    corpus = passages(f"{query} is told in the chronicle of the town.", "carrots", "was born in Pellery")
     assert Fuzzy("distance").open(corpus, tmp_path).find(queries[:1]) == [[2, 1, 0]]  # prefers short passages

@@ -36,9 +36,9 @@ class Clustered(Raptor):
 
 @pytest.fixture
 def raptor() -> Raptor:
-    chosen = retriever_of("retriever=raptor", "retriever.dimensions=3")
-    assert isinstance(chosen, Raptor)
-    values = {**vars(chosen), "nodes": replace(chosen.nodes, encoder=Words())}
+    retriever = retriever_of("retriever=raptor", "retriever.dimensions=3")
+    assert isinstance(retriever, Raptor)
+    values = {**vars(retriever), "nodes": replace(retriever.nodes, encoder=Words())}
     return Clustered(**values)
 
 

@@ -104,8 +104,8 @@ def test_vectors_come_in_the_order_of_the_texts(endpoint: Endpoint, change: Any)
 
 
 def test_settings_are_sent(endpoint: Endpoint) -> None:
-    chosen = encoder(endpoint, query_prefix="query: ", passage_prefix="passage: ", dimensions=8, normalise=True)
-    rows = [*chosen.encode("query", ["who? I"]), *chosen.encode("passage", ["me"])]
+    ranker = encoder(endpoint, query_prefix="query: ", passage_prefix="passage: ", dimensions=8, normalise=True)
+    rows = [*ranker.encode("query", ["who? I"]), *ranker.encode("passage", ["me"])]
     assert [body["input"] for body in endpoint.requests] == [["query: who? I"], ["passage: me"]]
     assert {body["dimensions"] for body in endpoint.requests} == {8}
     assert np.linalg.norm(rows, axis=1).tolist() == pytest.approx([1.0, 1.0])
@@ -161,10 +161,10 @@ def test_invalid_vectors_are_one_error(
     endpoint: Endpoint, change: Any, settings: Body, kind: type[KgqaError], message: str
 ) -> None:
     endpoint.change = change or endpoint.change
-    with pytest.raises(kind) as caught:
+    with pytest.raises(kind) as error:
         encoder(endpoint, **settings).encode("passage", TEXTS[:3])
-    assert message in str(caught.value)
-    assert endpoint.url in str(caught.value)
+    assert message in str(error.value)
+    assert endpoint.url in str(error.value)
 
 
 def test_refusals_are_explained_without_the_key(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,10 +176,10 @@ def test_refusals_are_explained_without_the_key(endpoint: Endpoint, monkeypatch:
     ]
     for status, text, kind, message in cases:
         endpoint.refuse = lambda texts, status=status, text=text: (status, text)  # type: ignore[misc]
-        with pytest.raises(kind) as caught:
+        with pytest.raises(kind) as error:
             encoder(endpoint).encode("passage", TEXTS)
-        assert message in str(caught.value)
-        assert SECRET not in str(caught.value)
+        assert message in str(error.value)
+        assert SECRET not in str(error.value)
         assert endpoint.keys == {f"Bearer {SECRET}"}
 
 
@@ -212,9 +212,9 @@ def test_incomplete_settings_and_models_that_are_not_served_are_one_line(endpoin
         ({"base_url": "127.0.0.1:80"}, "encoder.base_url=127.0.0.1:80: must be an address like http"),
         ({"api_key_env": SECRET}, "encoder.api_key_env: must be the NAME"),
     ):
-        with pytest.raises(ConfigError, match=message) as caught:
+        with pytest.raises(ConfigError, match=message) as error:
             identity_of(encoder(endpoint, **changes))
-        assert SECRET not in str(caught.value)
+        assert SECRET not in str(error.value)
 
 
 def test_ranker_remembers_and_an_index_is_searched(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -294,9 +294,9 @@ def test_identity_has_what_decides_a_vector() -> None:
     for other in ("model=other", "dimensions=4", "query_prefix=q", "normalise=false", address, "deployment=mine"):
         assert identity(other) != identity()
     assert identity("deployment=mine", address) == identity("deployment=mine")
-    chosen = ["method=trace", "engine=scripted", "ranker=server", "ranker.base_url=http://127.0.0.1:9/v1"]
+    choice = ["method=trace", "engine=scripted", "ranker=server", "ranker.base_url=http://127.0.0.1:9/v1"]
     one, equal, different = (
-        identify(compose_experiment([*chosen, *changes]))
+        identify(compose_experiment([*choice, *changes]))
         for changes in (["ranker.model=m"], ["ranker.model=m", "ranker.batch_size=7"], ["ranker.model=n"])
     )
     assert one == equal != different

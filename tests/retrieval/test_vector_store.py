@@ -86,11 +86,11 @@ def test_vectors_are_those_of_the_texts_in_order(tmp_path: Path) -> None:
 
     with store_vectors(tmp_path):
         encode_once({"kind": "passage"}, ["kalo", "mire"], encode)
-        found = encode_once({"kind": "passage"}, ["vivi", "mire", "vivi", "kalo"], encode)
+        vectors = encode_once({"kind": "passage"}, ["vivi", "mire", "vivi", "kalo"], encode)
         other = encode_once({"kind": "query"}, ["kalo"], encode)
     assert calls == [["kalo", "mire"], ["vivi"], ["kalo"]]
-    assert np.array_equal(found, words.encode("passage", ["vivi", "mire", "vivi", "kalo"]))
-    assert np.array_equal(other[0], found[3])
+    assert np.array_equal(vectors, words.encode("passage", ["vivi", "mire", "vivi", "kalo"]))
+    assert np.array_equal(other[0], vectors[3])
 
 
 @pytest.mark.parametrize("damage", ["X'00'", "X'0000803F'", "NULL", "'text'", "1"])

@@ -29,15 +29,15 @@ def tokenizer(kind: str) -> Any:
     }[kind]
     mark = "▁" if kind == "t5" else ""
     vocabulary = {word: at for at, word in enumerate([*special.values(), *(mark + word for word in WORDS)])}
-    built = Tokenizer(models.WordLevel(vocabulary, unk_token=special["unk_token"]))
-    built.normalizer = normalizers.Lowercase()
-    built.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), *_marking(kind)])
+    model = Tokenizer(models.WordLevel(vocabulary, unk_token=special["unk_token"]))
+    model.normalizer = normalizers.Lowercase()
+    model.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), *_marking(kind)])
     around = {"bert": "[CLS] $A [SEP]", "llama": "<s> $A", "t5": "$A </s>"}[kind]
     pair = "[CLS] $A [SEP] $B:1 [SEP]:1" if kind == "bert" else None
-    built.post_processor = processors.TemplateProcessing(
+    model.post_processor = processors.TemplateProcessing(
         single=around, pair=pair, special_tokens=[(token, vocabulary[token]) for token in special.values()]
     )
-    return PreTrainedTokenizerFast(tokenizer_object=built, **special)
+    return PreTrainedTokenizerFast(tokenizer_object=model, **special)
 
 
 def saved(model: Any, folder: Path, kind: str) -> Path:

@@ -104,19 +104,19 @@ SEARCHES: dict[str, tuple[str, dict[str, object], object]] = {
 @pytest.mark.parametrize(("path", "body", "sizes"), SEARCHES.values(), ids=SEARCHES)
 def test_search_answers_in_the_form_of_its_request(path: str, body: dict[str, object], sizes: object) -> None:
     with open_world() as (address, _, _):
-        found = post(f"{address}/{path}", body).json()
-    found = found["result"] if path == "retrieve" else found
-    assert (len(found) if isinstance(sizes, int) else [len(each) for each in found]) == sizes
-    first = found[0] if isinstance(sizes, int) else found[0][0]
+        reply = post(f"{address}/{path}", body).json()
+    reply = reply["result"] if path == "retrieve" else reply
+    assert (len(reply) if isinstance(sizes, int) else [len(each) for each in reply]) == sizes
+    first = reply[0] if isinstance(sizes, int) else reply[0][0]
     assert (first["id"], first["contents"]) == (BRIDGE.id, '"Bridge"\nAnn built the bridge.')
 
 
 def test_scores_are_reciprocal_ranks() -> None:
     with open_world() as (address, _, _):
         body = {"queries": ["a"], "topk": 2, "return_scores": True}
-        (found,) = post(f"{address}/retrieve", body).json()["result"]
+        (results,) = post(f"{address}/retrieve", body).json()["result"]
         pair = post(f"{address}/search", {"query": "a", "top_n": 2, "return_score": True}).json()
-    assert [(hit["document"]["id"], hit["score"]) for hit in found] == [(BRIDGE.id, 1.0), (MILL.id, 0.5)]
+    assert [(hit["document"]["id"], hit["score"]) for hit in results] == [(BRIDGE.id, 1.0), (MILL.id, 0.5)]
     assert pair[1] == [1.0, 0.5]
 
 

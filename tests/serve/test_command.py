@@ -81,9 +81,9 @@ def test_costs_and_recall_are_those_of_its_calls() -> None:
 
 def test_scope_own_searches_the_passages_of_the_question() -> None:
     traced = first(run("print(len(search('bridge', 50)))", "method.scope=own"))
-    found = {item["id"] for item in traced.calls[1].items or ()}
-    assert found
-    assert found <= {passage.id for passage in traced.question.passages}
+    ids = {item["id"] for item in traced.calls[1].items or ()}
+    assert ids
+    assert ids <= {passage.id for passage in traced.question.passages}
 
 
 def test_lines_are_answered_by_one_process() -> None:

@@ -54,14 +54,14 @@ def test_tools_are_passed_on_and_called() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "sent"),
+    ("choice", "expected"),
     [("auto", None), ("required", '"required"'), ({"type": "function"}, '{"type": "function"}')],
     ids=["auto", "required", "named"],
 )
-def test_choice_among_tools_is_passed_on(choice: Json, sent: str | None) -> None:
+def test_choice_among_tools_is_passed_on(choice: Json, expected: str | None) -> None:
     with open_world([CALLED]) as (address, world, _):
         chat(address, tools=TOOLS, tool_choice=choice)
-    assert world.generations[0].tool_choice == sent
+    assert world.generations[0].tool_choice == expected
 
 
 def test_tools_can_be_switched_off() -> None:

@@ -39,9 +39,9 @@ def run(method: object, *words: str, dataset: Any = MILL) -> kgqa.Run:
 
 
 def search_once(question: str, tools: Any) -> dict[str, Json]:
-    found = tools.search(question, 1)
-    reply = tools.generate(found[0].text)
-    return {"answer": "Bo" if reply else "", "evidence": [found[0].title]}
+    results = tools.search(question, 1)
+    reply = tools.generate(results[0].text)
+    return {"answer": "Bo" if reply else "", "evidence": [results[0].title]}
 
 
 async def search_and_wait(question: str, tools: Any) -> str:
@@ -70,8 +70,8 @@ class OwnMethod:
     uses: ClassVar[frozenset[Need]] = frozenset({"pool"})
 
     async def answer(self, question: Question) -> Answer:
-        found = await Search(question.text, self.passages, pool=question.passages)
-        return Answer("Bo", tuple(passage.id for passage in found))
+        passages = await Search(question.text, self.passages, pool=question.passages)
+        return Answer("Bo", tuple(passage.id for passage in passages))
 
 
 AGENTS: dict[str, object] = {

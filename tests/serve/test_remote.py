@@ -39,7 +39,7 @@ def open_server(*words: str) -> Iterator[str]:
     try:
         assert running.stdout is not None
         lines = iter(running.stdout.readline, "")
-        yield next(found[0] for line in lines if (found := re.search(r"http://[\d.:]+", line)))
+        yield next(match[0] for line in lines if (match := re.search(r"http://[\d.:]+", line)))
     finally:
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=60)

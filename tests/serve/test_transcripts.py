@@ -46,8 +46,8 @@ def send(client: requests.Session, address: str, call: Call[Any]) -> Any:
         return len(call.text)
     if isinstance(call, Search):
         body = {"queries": [call.query], "topk": call.k}
-        (found,) = client.post(f"{address}/retrieve", json=body, timeout=60).json()["result"]
-        return tuple(Passage.of(each["title"], each["text"]) for each in found)
+        (results,) = client.post(f"{address}/retrieve", json=body, timeout=60).json()["result"]
+        return tuple(Passage.of(each["title"], each["text"]) for each in results)
     assert isinstance(call, Generate)
     assert call.prompt.form == "completion"
     body = {
@@ -62,8 +62,8 @@ def send(client: requests.Session, address: str, call: Call[Any]) -> Any:
 
 @pytest.mark.parametrize(("name", "count", "form", "separator"), released.FILES, ids=[row[0] for row in released.FILES])
 def test_transcripts_are_repeated_over_http(name: str, count: int, form: str, separator: str, tmp_path: Path) -> None:
-    built: SearchAgent = build(compose(["method=r1_searcher"])["method"], "method")
-    agent = replace(built, prompt="search_agent/r1_searcher", passage=form, scope="own")
+    method: SearchAgent = build(compose(["method=r1_searcher"])["method"], "method")
+    agent = replace(method, prompt="search_agent/r1_searcher", passage=form, scope="own")
     replay, repeated = Replay(), 0
 
     def start(program: Program[Any]) -> None:

@@ -53,10 +53,10 @@ def cells_of(table_id: str) -> list[PublishedCell]:
     return list({kind(cell): cell for cell in could}.values())
 
 
-def listed(table_id: str, cell: PublishedCell, *given: str) -> list[tuple[str, str, str]]:
-    overrides = (*cell.overrides, *given)
-    planned = PlannedCell(cell, overrides, "run", runs=runs_of(overrides if given else choosing(cell)))
-    return list_setting_differences(load_table(table_id), [planned], given)
+def listed(table_id: str, cell: PublishedCell, *words: str) -> list[tuple[str, str, str]]:
+    overrides = (*cell.overrides, *words)
+    planned = PlannedCell(cell, overrides, "run", runs=runs_of(overrides if words else choosing(cell)))
+    return list_setting_differences(load_table(table_id), [planned], words)
 
 
 @pytest.mark.parametrize("table_id", table_ids())
@@ -64,17 +64,17 @@ def test_every_choice_is_the_papers_or_said_to_differ(table_id: str) -> None:
     table = load_table(table_id)
     settings = {setting.key for setting in table.settings}
     for cell in cells_of(table_id):
-        own, said = runs_of(choosing(cell)).experiment, str(listed(table_id, cell))
+        own, rows = runs_of(choosing(cell)).experiment, str(listed(table_id, cell))
         used = {g: n for g, n in own.choices.items() if g in CHOSEN and g != "model" and len(KNOWN[g]) > 1}
-        brought = {override_key(override) for override in cell.overrides} | settings
+        keys = {override_key(override) for override in cell.overrides} | settings
         for group in ("method", "experiment"):
             if name := own.config["choices"][group]:
-                brought |= {choice.group for choice in list_choices(group, name)}
+                keys |= {choice.group for choice in list_choices(group, name)}
         for group, name in used.items():
-            assert group in brought or f"{group}={name}" in said, (cell.row, cell.column, said)
-        held = json.dumps([own.config.get(group) for group in used])
+            assert group in keys or f"{group}={name}" in rows, (cell.row, cell.column, rows)
+        choices = json.dumps([own.config.get(group) for group in used])
         for mark, name in STAND_INS.items():
-            assert mark not in held or name in said or settings & {"ranker", "graph"}, (cell.row, cell.column, said)
+            assert mark not in choices or name in rows or settings & {"ranker", "graph"}, (cell.row, cell.column, rows)
 
 
 def cell_of(table_id: str, row: str, column: str) -> PublishedCell:
@@ -129,12 +129,12 @@ def test_cells_without_weights_have_differences() -> None:
 
 
 def test_which_questions_are_answered_is_described() -> None:
-    for given, expected in [
+    for words, expected in [
         ((), "all questions of the dev split"),
         (("limit=5",), "the first 5 of all questions of the dev split"),
         (("sample=40", "seed=1"), "40 questions of the dev split, sampled with seed=1"),
     ]:
-        rows = listed("knowtrace/table1", cell_of("knowtrace/table1", "LLaMA3, ReAct", "2Wiki"), *given)
+        rows = listed("knowtrace/table1", cell_of("knowtrace/table1", "LLaMA3, ReAct", "2Wiki"), *words)
         assert {name: ours for name, _, ours in rows}["questions"] == expected
         assert "sample" not in {name for name, _, _ in rows}
 
@@ -148,15 +148,17 @@ def test_two_cells_have_equal_settings_only_where_the_paper_has_them() -> None:
             if is_run and not cell.mean_of:
                 cells[frozenset(cell.overrides), str(cell.trained)].append((table.id, f"{cell.row} · {cell.column}"))
     shared = yaml.safe_load((package_conf() / "reproduce" / "shared.yaml").read_text(encoding="utf-8"))
-    found = [set[str]() for _ in shared]
+    pairs = [set[str]() for _ in shared]
     for equal in cells.values():
         tables = Counter(table for table, _ in equal)
-        said = [place for place, entry in enumerate(shared) if len(equal) > 1 and tables.keys() <= set(entry["tables"])]
-        assert said or len(equal) == 1, f"{equal}: equal settings; set what differs, or say in shared.yaml why"
-        assert max(tables.values()) == 1 or any(shared[place].get("within") for place in said), equal
-        for place in said:
-            found[place] |= tables.keys()
-    assert found == [set(entry["tables"]) for entry in shared]
+        places = [
+            place for place, entry in enumerate(shared) if len(equal) > 1 and tables.keys() <= set(entry["tables"])
+        ]
+        assert places or len(equal) == 1, f"{equal}: equal settings; set what differs, or say in shared.yaml why"
+        assert max(tables.values()) == 1 or any(shared[place].get("within") for place in places), equal
+        for place in places:
+            pairs[place] |= tables.keys()
+    assert pairs == [set(entry["tables"]) for entry in shared]
     trained = {cell.row: cell.trained for id_ in ("table4", "table12") for cell in load_table(f"safe/{id_}").cells}
     assert trained["Original, Qwen 3 8B"] == trained["+ Refined, Qwen 3 8B"] == {"roles.feedback": "safe_evaluator"}
     assert trained["+ Noise, Qwen 3 8B"] == {"roles.feedback": "safe_evaluator_noise"}

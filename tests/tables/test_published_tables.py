@@ -73,7 +73,7 @@ def test_every_cell_that_could_run_composes_and_builds_its_method() -> None:
 @cache
 def composes(overrides: tuple[str, ...]) -> bool:
     """Compose methods and presets. Of other groups look at names and keys: composing every cell takes minutes."""
-    choices, values, known = [], {}, set[str]()
+    choices, values, names = [], {}, set[str]()
     has_second = any("@" in override.partition("=")[0] for override in overrides)
     for override in overrides:
         key, _, value = override.partition("=")
@@ -81,11 +81,11 @@ def composes(overrides: tuple[str, ...]) -> bool:
             choices.append(override)
         elif key in GROUPS:
             assert value == "null" or value in GROUPS[key], override
-            known |= keys_of(key, value) if value != "null" else set()
+            names |= keys_of(key, value) if value != "null" else set()
         else:
             values[key] = yaml.safe_load(value)
-    known |= composed(tuple(choices))[1]
-    absent = [key for key in values if key not in known and not any(each.startswith(f"{key}.") for each in known)]
+    names |= composed(tuple(choices))[1]
+    absent = [key for key in values if key not in names and not any(each.startswith(f"{key}.") for each in names)]
     assert not absent, f"{overrides}: unknown keys"
     return builds(tuple(choices), tuple((key, str(values[key])) for key in values if key.startswith("method.")))
 
@@ -114,13 +114,13 @@ def composed(choices: tuple[str, ...]) -> tuple[dict[str, Any], frozenset[str]]:
 
 
 def test_files_are_refused_or_completed_by_their_base(tmp_path: Path) -> None:
-    for written, instead, complaint in [
+    for lines, instead, complaint in [
         ("title: A table", "titel: A table", "title is missing"),
         ("availability: needs training", "availability: training", "rows.1.availability='training' is not"),
         ("{EM: scores.em,", "{EM: {path: scores.em, unti: s},", "metrics.0.unti='s' is an unknown key"),
     ]:
         with pytest.raises(DataError, match=f"^{tmp_path}/table1.yaml.*{re.escape(complaint)}"):
-            table_of(tmp_path, SMALL.replace(written, instead, 1))
+            table_of(tmp_path, SMALL.replace(lines, instead, 1))
     with pytest.raises(ConfigError, match=r"trace/tabel1: no such table or figure\. Did you mean trace/table1"):
         load_table("trace/tabel1")
     base = """
@@ -178,13 +178,13 @@ def test_your_model_replaces_the_papers_and_runs_a_trained_row(tmp_path: Path) -
     assert cell.state == "run"
     own = ("scoring=trace", "dataset=demo", "method=no_context")
     assert cell.overrides == (*own, "model=smollm2_135m", "engine=scripted")
-    given: tuple[str, ...] = ("model=smollm2_135m", "engine=scripted")
-    assert cells_of(tmp_path, *given)["Trained · Demo"].state == "needs training"
-    assert "trained.safe_evaluator=PATH runs it with yours" in cells_of(tmp_path, *given)["Trained · Demo"].why
-    assert cells_of(tmp_path, *given, "roles.feedback=smollm2_135m")["Trained · Demo"].state == "run"
-    given = (*given, "limit=3")
-    cells = list(cells_of(tmp_path, *given).values())
-    assert list_setting_differences(table_of(tmp_path, SMALL), cells, given) == [
+    words: tuple[str, ...] = ("model=smollm2_135m", "engine=scripted")
+    assert cells_of(tmp_path, *words)["Trained · Demo"].state == "needs training"
+    assert "trained.safe_evaluator=PATH runs it with yours" in cells_of(tmp_path, *words)["Trained · Demo"].why
+    assert cells_of(tmp_path, *words, "roles.feedback=smollm2_135m")["Trained · Demo"].state == "run"
+    words = (*words, "limit=3")
+    cells = list(cells_of(tmp_path, *words).values())
+    assert list_setting_differences(table_of(tmp_path, SMALL), cells, words) == [
         ("reader", "LLaMA-3", "model=smollm2_135m"),
         ("engine", "not named", "engine=scripted"),
     ]
@@ -228,8 +228,8 @@ def test_overrides_choose_engines_and_replace_former_choices(tmp_path: Path) -> 
     assert replace_override(own, ("retriever=bm25",)) == ("method=ircot", "method.titles=1", "retriever=bm25")
     assert add_engines(("model=smollm2_135m",)) == ("model=smollm2_135m", "engine=llamacpp")
     assert add_engines(("model=gpt_4o_mini",))[-1] == "engine=openai"
-    given = ("engine=scripted", "roles.reader=gemma_7b", "judge.model=qwen3_8b@vllm")
-    assert add_engines(given) == ("engine=scripted", "roles.reader=gemma_7b@scripted", "judge.model=qwen3_8b@vllm")
+    words = ("engine=scripted", "roles.reader=gemma_7b", "judge.model=qwen3_8b@vllm")
+    assert add_engines(words) == ("engine=scripted", "roles.reader=gemma_7b@scripted", "judge.model=qwen3_8b@vllm")
     (cell,) = plan_cells(load_table("trace/table2"), (), "TRACE-Triple,MuSiQue")
     assert {"dataset.split=train", "sample=trace_paper"} <= set(cell.overrides)
     (here,) = plan_cells(load_table("trace/table2"), ("dataset=demo", "limit=3"), "TRACE-Triple,MuSiQue")
@@ -241,9 +241,9 @@ def test_what_is_not_on_this_machine_is_named(tmp_path: Path, monkeypatch: pytes
     (reason,) = find_missing(("dataset=musique", f"dataset.path={tmp_path / 'nothing.jsonl'}", "engine=scripted"))
     assert reason.startswith("dataset=musique: no data on this machine")
     (tmp_path / "dev.json").write_text("[]")
-    given = ("dataset=2wiki", f"dataset.path={tmp_path / 'dev.json'}", "engine=scripted")
-    assert find_missing((*given, "dataset.aliases=null")) == []
-    (reason,) = find_missing((*given, "dataset.aliases=id_aliases.json"))
+    words = ("dataset=2wiki", f"dataset.path={tmp_path / 'dev.json'}", "engine=scripted")
+    assert find_missing((*words, "dataset.aliases=null")) == []
+    (reason,) = find_missing((*words, "dataset.aliases=id_aliases.json"))
     assert reason.startswith("dataset=2wiki: no data on this machine (dataset.aliases=id_aliases.json: no such file")
     own = ("engine=scripted", "retriever=knn")
     (reason,) = find_missing((*own, "retriever@retriever.dense=contriever"))
@@ -258,8 +258,8 @@ def test_what_is_not_on_this_machine_is_named(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_order_of_rows_is_the_papers_reversed_or_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, given = table_of(tmp_path, SMALL), ("model=smollm2_135m", "engine=scripted")
-    planned = plan_cells(table, given, "Direct,Retired,Demo")
+    table, words = table_of(tmp_path, SMALL), ("model=smollm2_135m", "engine=scripted")
+    planned = plan_cells(table, words, "Direct,Retired,Demo")
     for number, each in enumerate(planned):
         folder = shutil.copytree(Path(__file__).parents[1] / "golden/artefacts/trace", tmp_path / str(number))
         each.runs = CellRuns(freeze(number, each.name, compose_experiment(each.overrides)), None, table.id)
@@ -291,8 +291,8 @@ CELLS = 337
 TRAINED = [cell for id_ in table_ids() for cell in load_table(id_).cells if cell.availability == "needs training"]
 
 
-def cell(table_id: str, only: str, *given: str) -> PlannedCell:
-    (planned,) = plan_cells(load_table(table_id), given, only)
+def cell(table_id: str, only: str, *words: str) -> PlannedCell:
+    (planned,) = plan_cells(load_table(table_id), words, only)
     return planned
 
 
@@ -330,9 +330,9 @@ def check_composes(command: str, places: tuple[str, ...], overrides: tuple[str, 
         collects, *words = request.training.collect.split()
         check_composes("collect", (collects,), (*words, *(o for o in overrides if not o.startswith("train."))))
     elif command == "collect":
-        chosen = [f"collect={place}" for place in places]
+        collections = [f"collect={place}" for place in places]
         one = [word.partition(",")[0] if word.startswith("dataset=") else word for word in overrides]
-        config = compose([*chosen, *one])
+        config = compose([*collections, *one])
         parts.build_part(config["collect"], "collect", Recipe)
     elif command == "bootstrap":
         assert Bootstrap.of(overrides).settings.rounds == 4
@@ -342,9 +342,9 @@ def check_composes(command: str, places: tuple[str, ...], overrides: tuple[str, 
 
 def test_a_role_takes_weights_of_ones_own_and_others_are_refused(tmp_path: Path) -> None:
     (tmp_path / "judge.gguf").touch()
-    given = f"trained.safe_evaluator_synthetic={tmp_path}/judge.gguf"
-    planned = cell("safe/table12", "Synthetic Only? Qwen 3 4B,2Wiki", given)
-    differing = list_setting_differences(load_table("safe/table12"), [planned], (given,))
+    option = f"trained.safe_evaluator_synthetic={tmp_path}/judge.gguf"
+    planned = cell("safe/table12", "Synthetic Only? Qwen 3 4B,2Wiki", option)
+    differing = list_setting_differences(load_table("safe/table12"), [planned], (option,))
     assert "trained.safe_evaluator_synthetic" in [name for name, *_ in differing]
     assert f"roles.feedback=qwen3_8b:{tmp_path}/judge.gguf@llamacpp" in planned.overrides
     model, engine, *_ = choose_nodes("roles.feedback", f"qwen3_8b:{tmp_path}/judge.gguf@llamacpp", {})
@@ -373,24 +373,24 @@ TABLE = {"ircot": "ircot/table4", "trace": "trace/table1", "safe": "safe/table3"
 
 
 def protocol(table_id: str) -> Protocol:
-    found = protocol_of(table_id)
-    assert found
-    return found
+    protocol_ = protocol_of(table_id)
+    assert protocol_
+    return protocol_
 
 
 def among(paper: str, *overrides: str) -> dict[str, list[int]]:
     experiment = compose_experiment([*overrides, "engine=scripted"])
-    chosen = CellRuns(freeze(0, "a", experiment), protocol(TABLE[paper]), TABLE[paper]).among
-    return {key: list(values) for key, values in chosen.items()}
+    questions = CellRuns(freeze(0, "a", experiment), protocol(TABLE[paper]), TABLE[paper]).among
+    return {key: list(values) for key, values in questions.items()}
 
 
 def test_every_paper_has_a_protocol_and_each_cell_its_own_choice() -> None:
     for paper in PAPERS:
-        found = next(each for id_ in table_ids() if id_.startswith(f"{paper}/") and (each := protocol_of(id_)))
-        assert set(found.tables) | set(found.metrics) <= set(table_ids())
-        for metric in (found.metric, *found.metrics.values()):
+        rules = next(each for id_ in table_ids() if id_.startswith(f"{paper}/") and (each := protocol_of(id_)))
+        assert set(rules.tables) | set(rules.metrics) <= set(table_ids())
+        for metric in (rules.metric, *rules.metrics.values()):
             check_metric("metric", metric)
-        for entry in found.tune:
+        for entry in rules.tune:
             method = next(word for word in entry.when if word.startswith("method="))
             assert entry.among.keys() <= flatten({"method": composed_node("method", method.partition("=")[2])}).keys()
     assert among("ircot", "method=retrieve_read", "method.scope=none") == {}
@@ -417,10 +417,10 @@ def test_a_cell_that_cannot_run_by_the_protocol_is_a_failed_result() -> None:
 
 
 def test_cells_with_and_without_a_choice_are_asked_the_same_questions() -> None:
-    found = protocol("ircot/table4")
-    few = [{key: values[:2] for key, values in entry.among.items()} for entry in found.tune]
-    tune = (entry.model_copy(update={"among": some}) for entry, some in zip(found.tune, few, strict=True))
-    small = found.model_copy(update={"dev": 5, "test": 7, "sets": ("1", "2"), "tune": tuple(tune)})
+    rules = protocol("ircot/table4")
+    few = [{key: values[:2] for key, values in entry.among.items()} for entry in rules.tune]
+    tune = (entry.model_copy(update={"among": some}) for entry, some in zip(rules.tune, few, strict=True))
+    small = rules.model_copy(update={"dev": 5, "test": 7, "sets": ("1", "2"), "tune": tuple(tune)})
     base = ("dataset=demo", "engine=scripted", "ranker=lexical")
     ids = set()
     for overrides in (("method=retrieve_read",), ("method=retrieve_read", "method.scope=none"), ("method=ircot",)):
@@ -438,8 +438,8 @@ def test_the_sample_of_trace_is_the_last_500_of_its_training_questions() -> None
         expected = np.random.RandomState(0).permutation(size)[-500:]
         assert trace_positions(size) == sorted(expected)
         if dataset == "musique":
-            chosen = sample_as_trace([Question(f"{place}", "", ()) for place in range(size)], dataset)
-            assert [int(question.id) for question in chosen] == sorted(expected)
+            sample = sample_as_trace([Question(f"{place}", "", ()) for place in range(size)], dataset)
+            assert [int(question.id) for question in sample] == sorted(expected)
     for dataset, message in (
         ("demo", "needs dataset=hotpotqa or 2wiki or musique"),
         ("2wiki", "with 167,454 questions"),

@@ -56,9 +56,9 @@ def started(folder: Path, llama: Path, *more: str) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> Path:
-    said, _ = process.communicate(timeout=SLOW)
-    assert process.returncode == 0, said
-    return Path(said.strip().splitlines()[-1])
+    output, _ = process.communicate(timeout=SLOW)
+    assert process.returncode == 0, output
+    return Path(output.strip().splitlines()[-1])
 
 
 def wait_for(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
@@ -123,6 +123,6 @@ def test_few_right_answers_and_questions_that_are_learnt_from_end_it(undisturbed
         (("bootstrap.ids=[2hop__demo_02,2hop__demo_01]",), "1 of 2 questions are used for training and evaluation"),
     ]:
         process = started(place, llama, *words)
-        said, _ = process.communicate(timeout=SLOW)
+        output, _ = process.communicate(timeout=SLOW)
         assert process.returncode == 2
-        assert message in said
+        assert message in output

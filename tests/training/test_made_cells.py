@@ -78,23 +78,23 @@ def preset(folder: Path, weights: Path) -> None:
 def test_a_cell_of_kgps_agent_is_made_and_goes_on_from_each_death(tmp_path: Path) -> None:
     (tmp_path / "weights").mkdir()
     preset(tmp_path, tiny.llama(tmp_path / "weights", POSITIONS))
-    table, said = make_through_deaths(
+    table, output = make_through_deaths(
         tmp_path, ("collect", "train", "run"), "reproduce", "kgp/table2", "only=LLaMA,MuSiQue", "--make", *MAKE,
         "make.train.base=tiny",
         "make.train.lora_r=4", "make.train.max_length=8192", "make.train.replies=0", "model=tiny",
         "engine=transformers", "engine.dtype=float32", *CELLS,
     )  # fmt: skip
-    assert "already complete" in said
-    assert "trained with these examples and settings" in said
+    assert "already complete" in output
+    assert "trained with these examples and settings" in output
     [folder] = (tmp_path / "outputs/trained/kgp_llama").iterdir()
     trained = Trained.read(folder)
     assert trained.base == "tiny"
     [cell] = table["cells"]
     assert cell["state"] == "done"
     assert f"roles.agent=tiny+{folder}@transformers" in cell["command"]
-    shown = {line["metric"]["name"]: line for line in table["lines"]}
-    assert shown["EM"]["published"]["number"] == 26.72
-    assert shown["EM"]["ours"]["questions"] == 2
+    values = {line["metric"]["name"]: line for line in table["lines"]}
+    assert values["EM"]["published"]["number"] == 26.72
+    assert values["EM"]["ours"]["questions"] == 2
     differing = {setting: (theirs, ours) for setting, theirs, ours in table["differing"]}
     assert differing["trained.kgp_llama: train.base"] == (PAPERS, "tiny")
     examples = json.loads((folder / "manifest.json").read_text())["examples"]

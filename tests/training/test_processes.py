@@ -54,8 +54,8 @@ def test_full_disk_is_one_line_and_the_checkpoint_stays(llama: Path, trained: Pa
         ["-m", "kgqa.extras.training.trainers.worker", str(settings)], tmp_path,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000)),
     )  # fmt: skip
-    out, said = process.communicate()
-    assert process.returncode == 2, said
+    out, errors = process.communicate()
+    assert process.returncode == 2, errors
     assert "Free some space" in json.loads(out.splitlines()[-1])["text"]
     assert train(settings) == 0
     assert weights(tmp_path) == weights(trained)
@@ -78,25 +78,25 @@ def test_interrupted_command_resumes_and_leaves_all_files(
     monkeypatch.chdir(here := tmp_path)
     monkeypatch.delenv("KGQA_TRAINED", raising=False)
     Path("lines.jsonl").write_text(tiny.jsonl(tiny.lines()))
-    given = [
+    words = [
         "train", "kgp_llama", f"train.base=smollm2_135m:{llama}", "train.examples=lines.jsonl", "train.batch_size=2",
         "train.lora_r=4", "train.precision=float32", "train.eval_fraction=2", "train.replies=2",
         "train.reply_tokens=4", "train.epochs=20", "train.save_minutes=0",
     ]  # fmt: skip
-    process = start(["-c", COMMAND, *given], here)
+    process = start(["-c", COMMAND, *words], here)
     until = time.monotonic() + SLOW
     while not [*here.glob("outputs/trained/kgp_llama/*/checkpoints/checkpoint-*/trainer_state.json")]:
         assert time.monotonic() < until
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    said = process.communicate()[1]
-    assert process.returncode == 130, said
-    process = start(["-c", COMMAND, *given], here)
-    shown, said = process.communicate()
-    assert process.returncode == 0, said
+    errors = process.communicate()[1]
+    assert process.returncode == 130, errors
+    process = start(["-c", COMMAND, *words], here)
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
     [folder] = here.glob("outputs/trained/kgp_llama/*/")
-    assert shown.splitlines()[-1] == str(folder.relative_to(here))
-    assert "continuing from step" in shown
+    assert output.splitlines()[-1] == str(folder.relative_to(here))
+    assert "continuing from step" in output
     manifest = Trained.read(folder)
     assert (manifest.base, manifest.rank, manifest.steps) == ("smollm2_135m", 4, 100)
     assert (manifest.losses.last or 9) < (manifest.losses.first or 0)

@@ -131,12 +131,12 @@ def test_eight_pairs_are_learned_and_the_engine_answers_with_them(t5: Path, tmp_
     assert train(settings) == 0
     assert losses(tmp_path)[-1] < 0.3 < losses(tmp_path)[0]
     replies = [json.loads(line) for line in (tmp_path / "replies.jsonl").read_text().splitlines()]
-    written = {reply["id"]: reply["reply"] for reply in replies}
-    assert sum(written[line["id"]] == line["completion"] for line in pairs) >= 7
+    texts = {reply["id"]: reply["reply"] for reply in replies}
+    assert sum(texts[line["id"]] == line["completion"] for line in pairs) >= 7
     own = Model("own", str(tmp_path / "model"), None, (), None, 128, "off", None, None)
     answering = Transformers(own, "float32", None, batch_size=8, device="cpu", max_model_len=None)
     answers = answering.answer(calls)
-    assert [reply.text for reply in answers if isinstance(reply, Completion)] == [written[line["id"]] for line in pairs]
+    assert [reply.text for reply in answers if isinstance(reply, Completion)] == [texts[line["id"]] for line in pairs]
     answering.close()
 
 

@@ -43,18 +43,18 @@ def tokenizer(folder: Path) -> int:
     """Written into `folder`; gives how many pieces it has. Its end token is </s>."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
+    model = Tokenizer(models.BPE())
+    model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    model.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=320, special_tokens=["<pad>", "</s>", "<unk>"], show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )  # fmt: skip
-    made.train_from_iterator([f"{line['prompt']}{line['completion']}" for line in lines()], trainer)
-    made.save(str(folder / "tokenizer.json"))
+    model.train_from_iterator([f"{line['prompt']}{line['completion']}" for line in lines()], trainer)
+    model.save(str(folder / "tokenizer.json"))
     config = {"eos_token": "</s>", "pad_token": "<pad>", "tokenizer_class": "PreTrainedTokenizerFast"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    return int(made.get_vocab_size())
+    return int(model.get_vocab_size())
 
 
 def llama(folder: Path, positions: int = 256, width: int = 32) -> Path:
@@ -104,10 +104,10 @@ def bert(folder: Path) -> Path:
 
 def task(folder: Path, kind: str, base: Path, recipe: dict[str, Json], held_out: int = 2) -> Path:
     """Write a task with its examples, the last ones held out, and return its file."""
-    given = lines() if kind != "BiEncoderTraining" else pairs()
+    rows = lines() if kind != "BiEncoderTraining" else pairs()
     (folder / TRAIN).parent.mkdir(parents=True, exist_ok=True)
-    (folder / TRAIN).write_text(jsonl(given[:-held_out]))
-    (folder / HELD_OUT).write_text(jsonl(given[-held_out:]))
+    (folder / TRAIN).write_text(jsonl(rows[:-held_out]))
+    (folder / HELD_OUT).write_text(jsonl(rows[-held_out:]))
     settings = {"kind": kind, "recipe": recipe, "base": str(base), "base_name": "tiny", "folder": str(folder)}
     (folder / SETTINGS).write_text(json.dumps(settings))
     return folder / SETTINGS

@@ -38,8 +38,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.delenv("KGQA_CACHE", raising=False)
         assert main(["run", "method=trace", *asked]) == 0
         assert main(["run", "method=no_context", *asked, ruled]) == 0
-        swept = ("method=no_context", "method.max_answer_tokens=3,1,2", "dataset=demo", "limit=2", *QUICK)
-        assert main(["run", "-m", *swept, "sweep.name=lengths"]) == 0
+        words = ("method=no_context", "method.max_answer_tokens=3,1,2", "dataset=demo", "limit=2", *QUICK)
+        assert main(["run", "-m", *words, "sweep.name=lengths"]) == 0
     return base
 
 

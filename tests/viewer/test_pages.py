@@ -67,8 +67,8 @@ def test_texts_bars_and_points_of_runs() -> None:
     titles = table.titles_of([*runs, replace(row("far", beam="7"), dataset="wasp"), ROWS[2]])
     assert titles == {"one": "trace · beam 5", "two": "trace · beam 10", "far": "trace", "lengths": "sweep lengths"}
     far = replace(row("<far>", 10.0), dataset="wasp<i>", method="<b>")
-    drawn = table.draw_plots([*ROWS, far], "tokens / question", "EM")
-    plots = {key: (svg(bars), svg(points)) for key, (bars, points) in drawn.items()}
+    picture = table.draw_plots([*ROWS, far], "tokens / question", "EM")
+    plots = {key: (svg(bars), svg(points)) for key, (bars, points) in picture.items()}
     assert list(plots) == ["bee", "wasp<i>"]
     bars, points = plots["bee"]
     assert len(re.findall(r"<circle", points)) == 2
@@ -169,9 +169,9 @@ def test_run_and_question_pages_are_complete_and_sandboxed(
 
 def test_running_work_is_shown(folder: Path, viewing: Viewing) -> None:
     assert viewing.get("/work").strip() == ""
-    given: Any = {"what": "run", "folder": "outputs/a/b/c/d", "command": "kgqa run", "stage": "questions", "pid": 1}
+    work: Any = {"what": "run", "folder": "outputs/a/b/c/d", "command": "kgqa run", "stage": "questions", "pid": 1}
     now = time.time()
-    beat = Heartbeat(**given, host=socket.gethostname(), started=now, updated=now, ended=3, count=9)
+    beat = Heartbeat(**work, host=socket.gethostname(), started=now, updated=now, ended=3, count=9)
     file = folder / "outputs/.running/other.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(beat.model_dump_json())
@@ -241,8 +241,8 @@ def test_start_error_is_one_line(
         return capsys.readouterr().err
 
     outputs, nowhere = str(folder / "outputs"), str(folder / "nowhere")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         assert f"kgqa: --port {port}: Address already in use. Use another" in view(outputs, "--port", str(port))
     assert f"{nowhere}: no such folder" in view(nowhere)
     assert "must be from 0 to 65535" in view("--port", "70000")
