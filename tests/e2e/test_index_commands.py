@@ -42,7 +42,7 @@ def test_an_index_is_built_once_and_checked(kgqa: Kgqa) -> None:
     assert with_index.out != without.out
 
 
-def test_a_run_refuses_a_damaged_index_and_the_command_it_names_mends_it(kgqa: Kgqa) -> None:
+def test_damaged_index_is_rejected_with_a_command(kgqa: Kgqa) -> None:
     searching = ("run", "method=retrieve_read", "dataset=demo", "engine=scripted", "limit=2")
     wanted = kgqa(*searching).text("predictions.jsonl")
     (manifest,) = Path("outputs/index").glob("demo/bm25/*/manifest.json")
@@ -63,7 +63,7 @@ def test_a_run_refuses_a_damaged_index_and_the_command_it_names_mends_it(kgqa: K
 SEARCHING = ("run", "method=retrieve_only", "limit=3", *QUICK)
 
 
-def test_a_large_corpus_is_refused_with_the_command_that_helps(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_corpus_is_rejected_with_a_command(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexes, "SMALL", 100)
     title = "retriever.fields.title=2"
     refused(kgqa(*SEARCHING, title), f"kgqa data index dataset=demo retriever=bm25 {title}")
@@ -94,7 +94,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]
     started.stop()
 
 
-def test_a_server_stopped_in_the_middle_of_a_run_loses_nothing(
+def test_server_that_stops_in_a_run_loses_no_question(
     kgqa: Kgqa, server: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count, stop_before = 0, -1
@@ -134,7 +134,7 @@ def export_triples(kgqa: Kgqa) -> None:
     assert (ran.code, ran.out) == (0, "mine.jsonl\n"), ran.err
 
 
-def test_exported_triples_give_the_same_predictions_wherever_the_file_is(kgqa: Kgqa) -> None:
+def test_exported_triples_give_the_same_predictions(kgqa: Kgqa) -> None:
     export_triples(kgqa)
     trace = ("run", "method=trace", "limit=3", *DEMO)
     extracted, imported = kgqa(*trace), kgqa(*trace, *MINE)
@@ -248,7 +248,7 @@ def test_the_trace_has_the_extraction_of_each_passage(kgqa: Kgqa) -> None:
     assert "extractor" not in ran.json("metrics.json")["cost"]["method"]["by_role"]
 
 
-def test_more_than_five_percent_failed_stops_and_keeps_the_others(kgqa: Kgqa) -> None:
+def test_too_many_failures_stop_and_save_the_others(kgqa: Kgqa) -> None:
     # words: those of the instruction and a title of two
     short = "kg.max_prompt_tokens=66"
     stopped = kgqa("kg", "build", "--corpus", short, *QUICK)

@@ -126,7 +126,7 @@ def test_defect_of_a_method_names_its_line(
     assert message.format(place) in kgqa("run method=mine dataset=demo engine=scripted limit=2 max_calls=50")
 
 
-def test_own_metric_is_in_scores_sweeps_and_comparisons(kgqa: Run, tmp_path: Path) -> None:
+def test_own_metric_is_in_scores_and_comparisons(kgqa: Run, tmp_path: Path) -> None:
     command = FIRST_RUNS["metric"]
     assert command in kgqa("new metric brevity")
     folder = tmp_path / kgqa(command.removeprefix("kgqa ")).splitlines()[-1]
@@ -139,7 +139,7 @@ def test_own_metric_is_in_scores_sweeps_and_comparisons(kgqa: Run, tmp_path: Pat
     assert "Brevity" in (folder / "report.md").read_text(encoding="utf-8")
 
 
-def test_metric_added_later_is_scored_without_new_calls(kgqa: Run, tmp_path: Path) -> None:
+def test_new_metric_is_scored_without_new_calls(kgqa: Run, tmp_path: Path) -> None:
     line = "run method=golden dataset=demo engine=scripted limit=3"
     kgqa(line)
     kgqa("new metric later")
@@ -204,7 +204,7 @@ def test_runs_with_other_prompts_differ_in_the_list(kgqa: Run, tmp_path: Path) -
     assert kgqa("runs").count("code, prompts or data") == 2
 
 
-def test_own_prompt_is_a_copy_and_unknown_ones_are_named(kgqa: Run, tmp_path: Path) -> None:
+def test_own_prompt_is_a_copy_of_a_known_prompt(kgqa: Run, tmp_path: Path) -> None:
     assert "run method=trace dataset=demo" in kgqa("new prompt trace/select")
     assert (tmp_path / "prompts" / "trace" / "select.j2").read_text(encoding="utf-8").startswith("{#")
     assert "select.j2: this file exists. Edit it" in kgqa("new prompt trace/select")

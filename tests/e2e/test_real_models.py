@@ -29,7 +29,7 @@ def finish_run(arguments: tuple[str, ...], folder: Path) -> tuple[Path, Any]:
 
 
 @pytest.mark.skipif(find_spec("xllamacpp") is None, reason="needs kgqa[llamacpp]")
-def test_the_demo_runs_on_llama_cpp_and_then_from_the_cache(tmp_path: Path) -> None:
+def test_demo_runs_on_llama_cpp_and_from_the_cache(tmp_path: Path) -> None:
     small = ("limit=1", "method.max_length=1", "method.demonstration_count=1", "kg.demonstration_count=1")
     arguments = (*TRACE, *small, "kg.max_tokens=20")
     run, metrics = finish_run(arguments, tmp_path)
@@ -46,7 +46,7 @@ def test_the_demo_runs_on_llama_cpp_and_then_from_the_cache(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs kgqa[transformers]")
-def test_a_killed_run_on_transformers_in_fp32_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+def test_killed_transformers_run_resumes_to_same_bytes(tmp_path: Path) -> None:
     small = ("limit=1", "method.max_length=2", "engine.batch_size=4")
     arguments = (*TRACE, *small, "engine=transformers", "engine.dtype=float32")
     killed, whole = tmp_path / "killed", tmp_path / "whole"

@@ -20,7 +20,7 @@ from tests.e2e.processes import files_of
 SOME = ("reproduce", "trace/table1", "dataset=demo", "only=w/o documents,TRACE-Triple,HotPotQA", *QUICK)
 
 
-def test_published_values_stand_beside_ours_with_what_differs(kgqa: Kgqa) -> None:
+def test_table_has_published_values_and_differences(kgqa: Kgqa) -> None:
     ran = kgqa(*SOME, "limit=2")
     table = ran.json("table.json")
     values = {(line["row"], line["metric"]["name"]): line for line in table["lines"]}
@@ -58,7 +58,7 @@ def test_the_cost_counts_the_judge(kgqa: Kgqa) -> None:
     assert f"1 run: {sum(calls)} model calls" in dict(ran.json("table.json")["cost"])["so far"]
 
 
-def test_a_failed_cell_stops_no_other_and_is_told(kgqa: Kgqa) -> None:
+def test_failed_cell_stops_no_other_and_is_reported(kgqa: Kgqa) -> None:
     ran = kgqa(*SOME, "limit=1", "engine.rules=nowhere.jsonl", "run_name=mine")
     assert ran.code == 2
     assert ran.out.count("failed: ") >= 2
@@ -81,16 +81,14 @@ def test_a_mean_row_is_ours_where_all_its_rows_are(kgqa: Kgqa) -> None:
     assert notes[mean, "2Wiki"] == "not all of its rows were run"
 
 
-def test_the_list_says_what_runs_with_models_of_ones_choice(kgqa: Kgqa) -> None:
+def test_list_marks_cells_that_run_with_any_model(kgqa: Kgqa) -> None:
     assert re.search(r"trace/table9 +18 +0 +18 need weights", kgqa("reproduce", "--list", "trace/table9").out)
     here = ("model=smollm2_135m", "dataset=demo", *QUICK)
     assert re.search(r"trace/table9 +18 +18 ", kgqa("reproduce", "--list", "trace/table9", *here).out)
     assert "Did you mean smollm2_135m" in kgqa("reproduce", "--list", "trace", "model=smollm").err
 
 
-def test_missing_data_is_called_so_and_a_table_of_which_nothing_runs_fails(
-    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_data_is_named_and_empty_tables_fail(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KGQA_DATA", raising=False)
     words = ("reproduce", "trace/table9", "only=MuSiQue", "model=smollm2_135m", *QUICK)
     for more in ((), ("--plan",)):
@@ -105,9 +103,7 @@ CELL = ("reproduce", "ircot/table4", "only=Flan-T5-XXL? OneR QA? Direct,HotpotQA
 PAPER = (*CELL, "model=smollm2_135m", "protocol=paper", "protocol.dev=3", "protocol.test=4")
 
 
-def test_hyperparameters_are_chosen_on_dev_the_sets_averaged_on_test_and_the_same_command_resumes(
-    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hyperparameters_are_tuned_on_dev_and_resumed(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     few = {"method.passages": (5, 9), "method.few_shot.distractors": (1, 2)}
     monkeypatch.setattr(CellRuns, "among", few)
     ran = kgqa(*PAPER)
@@ -138,7 +134,7 @@ def test_hyperparameters_are_chosen_on_dev_the_sets_averaged_on_test_and_the_sam
     assert [file.stat().st_mtime_ns for file in finished[1:]] == times[1:]
 
 
-def test_a_plan_of_either_protocol_counts_before_anything_is_asked(kgqa: Kgqa) -> None:
+def test_plan_of_a_protocol_counts_calls_first(kgqa: Kgqa) -> None:
     paper = kgqa(*PAPER, "--plan")
     assert paper.code == 0
     rows = {line.split()[0]: line.split("  ", 1)[1].split() for line in paper.out.splitlines() if "  " in line.strip()}
@@ -165,7 +161,7 @@ GIVEN = ("run", "dataset=demo", "model=smollm2_135m", *QUICK)
 TOKENS = PublishedMetric("", "context_tokens", "tokens", "")
 
 
-def test_means_have_bootstrap_intervals_and_rows_are_ordered_by_paired_differences(kgqa: Kgqa) -> None:
+def test_means_have_bootstrap_intervals(kgqa: Kgqa) -> None:
     trace, bare = (kgqa(*GIVEN, f"method={method}").folder for method in ("trace", "no_context"))
     metrics = Metrics.read(trace).json()
     for path, unit in PATHS.items():
@@ -194,7 +190,7 @@ def test_means_have_bootstrap_intervals_and_rows_are_ordered_by_paired_differenc
     assert pooled.low < pooled.mean
 
 
-def test_values_that_questions_do_not_show_are_weighted(tmp_path: Path) -> None:
+def test_means_without_question_scores_are_weighted(tmp_path: Path) -> None:
     judged = PublishedMetric("", "judge.accuracy", "%", "")
     pooled = pool_values([Ours(80.0, 70.0, 90.0, 10), Ours(50.0, 45.0, 55.0, 30)], [tmp_path, tmp_path], judged)
     assert (pooled.mean, pooled.questions) == (57.5, 40)

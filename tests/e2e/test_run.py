@@ -48,7 +48,7 @@ def test_a_run_leaves_everything_that_explains_it(kgqa: Kgqa, method: str) -> No
     assert second.text("predictions.jsonl") == ran.text("predictions.jsonl")
 
 
-def test_a_dry_run_never_estimates_less_than_the_run_asks(kgqa: Kgqa) -> None:
+def test_dry_run_estimates_at_least_the_calls_of_a_run(kgqa: Kgqa) -> None:
     planned = kgqa("run", "method=trace", "limit=3", "dry_run=true", *QUICK).out
     assert not Path("outputs/demo").exists()
     total = int(planned.split(" model calls")[0].splitlines()[-1].replace(",", ""))
@@ -74,9 +74,7 @@ QUICKLY = ["run", "method=trace", "limit=3", "engine.batch_size=4", *QUICK]
 SLOW = [*QUICKLY, "engine.delay=0.05"]
 
 
-def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(
-    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_run_resumes_to_the_same_bytes(kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = random.Random(7)
     replies = 0
     for _ in range(2):
@@ -91,7 +89,7 @@ def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(
     assert lasting(kgqa(*QUICKLY, "run_name=killed").folder) == killed
 
 
-def test_a_model_that_writes_garbage_or_nothing_is_counted_and_not_lost(kgqa: Kgqa) -> None:
+def test_garbage_and_empty_replies_are_counted(kgqa: Kgqa) -> None:
     rules = write_rules([("Title:", "<<;;>\x00 ; <a;b>"), (".", "")])
     metrics = kgqa("run", "method=trace", "limit=2", rules, *QUICK).json("metrics.json")
     assert (metrics["failed"], metrics["answerless"]) == (0, 2)
@@ -114,7 +112,7 @@ def artefact(ids: Sequence[str] = (), texts: Sequence[str] = (), name: str = "ou
     return folder
 
 
-def test_a_run_over_a_trained_question_stops_unless_allowed_and_is_flagged(kgqa: Kgqa) -> None:
+def test_trained_questions_stop_a_run_unless_allowed(kgqa: Kgqa) -> None:
     folder = artefact([FIRST])
     trained = "roles.reader=+evaluator was trained on 1. Scores on training questions are meaningless"
     refused(kgqa(*ASKED, "limit=3"), f"of 3 questions {trained}")
@@ -140,7 +138,7 @@ def trained_on(*questions: tuple[str, str, str]) -> TrainedWith:
     return TrainedWith(question_hashes=tuple(hashes), text_hashes=tuple(hashes.values()))
 
 
-def test_questions_are_known_by_data_set_and_id_or_by_their_words() -> None:
+def test_trained_questions_match_by_id_or_text() -> None:
     asked = [Question(str(n), f"What is {n}?", ("it",)) for n in range(4)]
     files = trained_on(("mine", "0", asked[0].text), ("other", "1", asked[1].text))
     moved = [Question("9", "what  is 2?", ("it",))]
@@ -170,7 +168,7 @@ def test_fewer_questions_never_replace_more(kgqa: Kgqa) -> None:
         assert len(question_ids(whole.folder)) == 3
 
 
-def test_a_scripted_run_says_so_in_its_name_and_every_report(kgqa: Kgqa) -> None:
+def test_scripted_run_is_marked_in_name_and_reports(kgqa: Kgqa) -> None:
     first = kgqa(*GOLDEN, "limit=2", "model=llama3_8b_instruct")
     assert first.folder.parts[:-1] == ("outputs", "demo", "golden", "scripted")
     assert MADE_UP in first.out
@@ -244,7 +242,7 @@ def test_a_change_of_settings_files_or_data_runs_again(kgqa: Kgqa) -> None:
 TRACED = ("run", "method=trace", "limit=2", *QUICK)
 
 
-def test_a_run_or_sweep_with_an_empty_file_is_completed_by_the_same_command(kgqa: Kgqa) -> None:
+def test_same_command_completes_empty_files(kgqa: Kgqa) -> None:
     folder, sweep = kgqa(*TRACED).folder, kgqa(*TWO).folder
     lasting = {file: file.read_bytes() for file in (folder / "predictions.jsonl", sweep / "cells/001.yaml")}
     for command, file in (
@@ -258,7 +256,7 @@ def test_a_run_or_sweep_with_an_empty_file_is_completed_by_the_same_command(kgqa
         assert file.read_bytes()
 
 
-def test_new_folders_are_private_and_a_folder_that_its_owner_opened_stays_open(kgqa: Kgqa) -> None:
+def test_new_folders_are_private(kgqa: Kgqa) -> None:
     def mode(path: Path) -> int:
         return stat.S_IMODE(path.stat().st_mode)
 
@@ -291,7 +289,7 @@ def fail(monkeypatch: pytest.MonkeyPatch) -> Fail:
     return failing
 
 
-def test_a_run_that_lost_every_question_has_no_score_and_fails(kgqa: Kgqa, fail: Fail) -> None:
+def test_run_without_any_answer_has_no_score_and_fails(kgqa: Kgqa, fail: Fail) -> None:
     fail(4)
     ran = kgqa(*FAILING)
     assert ran.code == 2
@@ -320,7 +318,7 @@ def test_max_failure_rate_is_the_share_that_may_fail(kgqa: Kgqa, fail: Fail, lim
 
 
 @pytest.mark.parametrize("failed", [3, 4])
-def test_retrieval_is_measured_unless_every_question_failed(kgqa: Kgqa, fail: Fail, failed: int) -> None:
+def test_retrieval_score_needs_one_answered_question(kgqa: Kgqa, fail: Fail, failed: int) -> None:
     fail(failed)
     ran = kgqa("run", "method=retrieve_read", "limit=4", "max_failure_rate=1", *QUICK)
     assert ran.json("metrics.json")["failed"] == failed

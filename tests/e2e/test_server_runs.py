@@ -48,9 +48,7 @@ def everything_written(folder: Path) -> bytes:
     return content
 
 
-def test_a_server_that_dies_stops_the_run_and_the_same_command_goes_on(
-    server: Misbehaving, kgqa: Kgqa, tmp_path: Path
-) -> None:
+def test_run_stops_with_its_server_and_resumes(server: Misbehaving, kgqa: Kgqa, tmp_path: Path) -> None:
     command = [*RUN, *QUICK, "engine.server_timeout=8.0"]
     running = started(command, tmp_path)
     wait_for_replies(tmp_path, 3)
@@ -91,7 +89,7 @@ def test_a_server_that_dies_stops_the_run_and_the_same_command_goes_on(
     assert SECRET not in out + err + again.out + again.err
 
 
-def test_a_server_that_dies_stops_a_sweep_at_its_first_cell(server: Misbehaving, kgqa: Kgqa, tmp_path: Path) -> None:
+def test_sweep_stops_at_the_cell_that_lost_its_server(server: Misbehaving, kgqa: Kgqa, tmp_path: Path) -> None:
     patient = (*QUICK, "engine.server_timeout=3")
     sweep = ("run", "-m", "method=no_context,all_documents", *RUN[2:], *patient, "sweep.name=lost")
     server.faults.extend([refuse(503)] * 1000)
@@ -105,7 +103,7 @@ def test_a_server_that_dies_stops_a_sweep_at_its_first_cell(server: Misbehaving,
     assert "cells: 2 done" in again.out
 
 
-def test_a_spent_budget_stops_the_run_and_a_raised_one_goes_on(server: Misbehaving, kgqa: Kgqa, tmp_path: Path) -> None:
+def test_budget_stops_a_run_and_a_higher_one_resumes(server: Misbehaving, kgqa: Kgqa, tmp_path: Path) -> None:
     stop = kgqa(*RUN, *QUICK, "run_name=paid", "engine.concurrency=1", "engine.budget_tokens=100")
     assert stop.code == 2
     assert "kgqa: engine.budget_tokens=100 is spent" in stop.err
@@ -148,7 +146,7 @@ def test_faults_are_errors_and_never_answers(server: Misbehaving, kgqa: Kgqa, tm
     assert any("[key]" in line["cause"] for line in log)
 
 
-def test_replies_of_another_model_are_counted_and_reported(kgqa: Kgqa, server: Misbehaving) -> None:
+def test_replies_of_another_model_are_counted(kgqa: Kgqa, server: Misbehaving) -> None:
     server.always = lambda talk, body: talk.answer(200, reply(body, "Pellery") | {"model": "gpt-4o"})
     command = ("run", "method=no_context", "limit=3", "model=gpt_4o_mini", f"server={server.url}")
     # the second time from the call cache
@@ -161,7 +159,7 @@ def test_replies_of_another_model_are_counted_and_reported(kgqa: Kgqa, server: M
         (ran.folder / "metrics.json").unlink()
 
 
-def test_finished_run_needs_no_server_if_all_of_it_is_named(server: Misbehaving, kgqa: Kgqa) -> None:
+def test_specified_finished_run_needs_no_server(server: Misbehaving, kgqa: Kgqa) -> None:
     command = ("run", "method=no_context", "limit=2", "engine=openai", f"engine.base_url={server.url}", *QUICK)
     named = (*command, "ranker=lexical", "engine.server=hosted", "model=gpt_4o_mini", "engine.served_model=other")
     first = kgqa(*named)
@@ -175,7 +173,7 @@ def test_finished_run_needs_no_server_if_all_of_it_is_named(server: Misbehaving,
     assert "has not answered any call for 1 s" in more.err
 
 
-def test_killed_run_is_stopped_until_its_command_continues(kgqa: Kgqa, server: Misbehaving, tmp_path: Path) -> None:
+def test_killed_run_is_shown_as_stopped_until_resumed(kgqa: Kgqa, server: Misbehaving, tmp_path: Path) -> None:
     kill_after(3, [*RUN, *QUICK], tmp_path)
     (beat,) = read_heartbeats()
     beat.replace(updated=beat.updated - 600).write()
@@ -194,7 +192,7 @@ THINKING = (*RUN[:2], "limit=1", *RUN[3:], "model.thinking=low")
 COUNTED: dict[str, Any] = {"completion_tokens": 125, "completion_tokens_details": {"reasoning_tokens": 100}}
 
 
-def test_the_answer_is_scored_and_the_thought_kept_counted_and_shown(kgqa: Kgqa, server: Misbehaving) -> None:
+def test_answer_is_scored_and_reasoning_is_shown(kgqa: Kgqa, server: Misbehaving) -> None:
     server.always = answer({"content": "Pellery", "reasoning": "It lies in the north."}, **COUNTED)
     planned = [kgqa(*THINKING, f"model.thinking={word}", "dry_run=true").out for word in ("off", "low")]
     rows = [next(line for line in out.splitlines() if line.startswith("reader ")).split() for out in planned]

@@ -18,7 +18,7 @@ def run(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(kgqa("run", "method=golden", "limit=3", "max_failure_rate=1", rules, *QUICK).folder)
 
 
-def test_questions_stand_in_the_files_order_options_choose_among_them_and_one_is_short(kgqa: Kgqa, run: str) -> None:
+def test_show_lists_questions_in_the_order_of_the_file(kgqa: Kgqa, run: str) -> None:
     lines = kgqa("show", run).out.splitlines()
     rows = [line.split() for line in lines if "hop" in line.split(" ")[0]]
     assert [row[:3] for row in rows] == [

@@ -58,7 +58,7 @@ def test_run_folder_cannot_call_a_function(kgqa: Kgqa) -> None:
     check(("evaluate", "RUN"), f"kg._target_={target}: not a class of a kg", kg=WRITES)
 
 
-def test_preset_cannot_build_function_or_class_of_other_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preset_builds_classes_of_its_group_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for target in ("kgqa.util.fs.replace_file", "kgqa.methods.trace.Trace", "kgqa.errors.ConfigError"):
         with pytest.raises(ConfigError, match=rf"engine\._target_={re.escape(target)}: not a class of a engine"):
             build({"_target_": target, "path": "x", "text": "y"}, "engine")

@@ -65,7 +65,7 @@ def test_every_combination_runs_and_is_reported(kgqa: Kgqa) -> None:
     refused(kgqa("run", "-m", "method=golden", "limit=2", "sweep.name=mine", *QUICK), "another sweep: 4 cells, not 1")
 
 
-def test_finished_cells_are_skipped_unless_their_code_changed(
+def test_finished_cells_run_again_after_a_code_change(
     kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = kgqa(*TWO)
@@ -210,7 +210,7 @@ def test_joblib_runs_cells_in_separate_processes(kgqa: Kgqa, tmp_path: Path) -> 
     assert {file.parent.name for file in other.rglob("multirun.yaml")} == {"launcher"}  # within the sweep's folder
 
 
-def test_ctrl_c_ends_a_sweep_with_130_and_keeps_finished_cells(kgqa: Kgqa, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_sweep_with_130_and_saves_cells(kgqa: Kgqa, tmp_path: Path) -> None:
     slow = ["run", "-m", "method=golden,no_context,all_documents", "limit=2", "engine.delay=2", *QUICK]
     running = started(slow, tmp_path)
     deadline = time.monotonic() + 240
@@ -279,7 +279,7 @@ def test_paid_calls_before_an_engine_crashed_count(kgqa: Kgqa, monkeypatch: pyte
     assert "the budget is spent: budget=1tokens" in ran.out
 
 
-def test_spent_budget_leaves_the_rest_for_the_next_command(kgqa: Kgqa) -> None:
+def test_next_command_continues_after_the_budget(kgqa: Kgqa) -> None:
     five = ["run", "-m", "method=no_context", "seed=range(0,5)", "limit=2", *QUICK]
     ran = kgqa(*five, "budget=1tokens")
     assert ran.code == 2
@@ -331,7 +331,7 @@ def test_full_disk_behind_the_output_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("redirected", ["| true", ">&- 2>&-"])
-def test_a_sweep_that_nobody_watches_is_done_all_the_same(redirected: str, tmp_path: Path) -> None:
+def test_sweep_finishes_after_its_output_is_closed(redirected: str, tmp_path: Path) -> None:
     """A closed stream's number goes to no file, into which others would print."""
     assert ended((*TWO, "sweep.name=s"), redirected, tmp_path) == (0, [])
     assert len(list(tmp_path.glob("outputs/demo/*/*/*/report.html"))) == 2
@@ -381,7 +381,7 @@ def run_with(overrides: Sequence[str], pool: Pool | None = None) -> Executed:
         return execute(session, QUIET)
 
 
-def test_runs_and_stages_with_one_pool_share_one_engine(kgqa: Kgqa, events: Counter[str]) -> None:
+def test_runs_and_stages_of_a_pool_share_one_engine(kgqa: Kgqa, events: Counter[str]) -> None:
     with closing(Pool()) as pool:
         for words in (["seed=1"], ["seed=2"], ["judge=kgp"]):
             assert run_with([*ANSWERING, *words], pool).run.metrics.failed == 0
@@ -398,7 +398,7 @@ def test_runs_and_stages_with_one_pool_share_one_engine(kgqa: Kgqa, events: Coun
 
 
 @pytest.mark.parametrize("cell", [ANSWERING, EXTRACTING], ids=["answering", "extracting"])
-def test_an_engine_that_died_is_not_given_to_the_next_run(
+def test_crashed_engine_is_not_reused_by_the_next_run(
     kgqa: Kgqa, events: Counter[str], monkeypatch: pytest.MonkeyPatch, cell: list[str]
 ) -> None:
     def die(*_: Any) -> None:

@@ -64,7 +64,7 @@ def test_wrong_table_command_is_rejected(kgqa: Kgqa, sweep: str, words: list[str
 NO_TO_ALL = [("Where|Which|Who|What", "no")]
 
 
-def test_explain_finds_an_answer_to_another_kind_of_question(kgqa: Kgqa) -> None:
+def test_explain_detects_answers_to_another_kind(kgqa: Kgqa) -> None:
     rules = write_rules(NO_TO_ALL)
     assert kgqa("run", "method=golden", "limit=8", "output_dir=no", *QUICK, rules).code == 0
     assert kgqa("run", "method=all_documents", "limit=8", "output_dir=base", *QUICK).code == 0

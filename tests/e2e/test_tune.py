@@ -50,7 +50,7 @@ def test_sets_of_examples_give_mean_and_deviation(kgqa: Kgqa) -> None:
     assert "mean ± standard deviation" in ran.out
 
 
-def test_dev_can_have_its_own_file_and_each_metric_its_record(kgqa: Kgqa) -> None:
+def test_dev_has_its_own_file_and_metrics_own_records(kgqa: Kgqa) -> None:
     lines = DEMO.read_text().splitlines()
     for name, some in (("whole", lines), ("rest", lines[3:]), ("first", lines[:3])):
         Path(f"{name}.jsonl").write_text("\n".join(some))
@@ -88,7 +88,7 @@ SEARCH = [
 
 
 @pytest.mark.skipif(find_spec("optuna") is None, reason="needs kgqa[optuna]")
-def test_optuna_proposes_cells_and_the_same_command_resumes(kgqa: Kgqa) -> None:
+def test_optuna_proposes_cells_and_resumes(kgqa: Kgqa) -> None:
     ran = kgqa(*SEARCH)
     assert ran.code == 0, ran.err
     assert "best support_recall:" in ran.out

@@ -195,7 +195,7 @@ def test_place_of_a_verification_names_no_run(kgqa: Kgqa, tmp_path: Path) -> Non
     assert "verified" not in plain.json("identity.json")["dataset"]
 
 
-def test_verification_without_valid_questions_is_rejected(kgqa: Kgqa, tmp_path: Path) -> None:
+def test_verification_without_valid_questions_fails(kgqa: Kgqa, tmp_path: Path) -> None:
     folder = verify(kgqa, tmp_path, "ids=[2hop__demo_02]").folder
     refused(kgqa(*RUN, f"dataset.verified={folder}"), "no question in it is valid. Choose another folder, or null")
 

@@ -50,7 +50,7 @@ def test_the_demo_runs_on_vllm_and_then_from_the_cache(tmp_path: Path) -> None:
     assert again["cost"]["paid"]["calls"] == 0
 
 
-def test_the_death_of_the_engine_stops_the_run_with_everything_saved(tmp_path: Path, slow_run: tuple[str, ...]) -> None:
+def test_crash_of_the_engine_stops_and_saves_the_run(tmp_path: Path, slow_run: tuple[str, ...]) -> None:
     running, engine = under_way(slow_run, tmp_path)
     next(process for process in engine if process.name().startswith("VLLM::EngineCore")).kill()
     _, err = running.communicate(timeout=180)

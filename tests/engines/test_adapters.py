@@ -46,9 +46,7 @@ def engines(request: pytest.FixtureRequest, small: Small) -> Iterator[dict[str, 
     base.close()
 
 
-def test_an_adapter_answers_as_if_it_were_merged_and_the_base_as_if_there_were_none(
-    engines: dict[str, Any], small: Small
-) -> None:
+def test_adapter_answers_like_its_merged_model(engines: dict[str, Any], small: Small) -> None:
     near = TOLERANCE.get(name_of(identity_of(engines[""])), 1e-4)
     answers = {}
     for name, adapter in {"one": small.one, "": None, "two": small.two}.items():
@@ -60,7 +58,7 @@ def test_an_adapter_answers_as_if_it_were_merged_and_the_base_as_if_there_were_n
     assert min(differences) > 0.1
 
 
-def test_asked_in_turns_each_answers_as_when_it_is_alone(engines: dict[str, Any], small: Small) -> None:
+def test_adapters_in_turns_answer_as_alone(engines: dict[str, Any], small: Small) -> None:
     """The same prompts, so that what is kept of one's must not serve another."""
     name = name_of(identity_of(engines[""]))
     near = TOLERANCE.get(name, 1e-4)
@@ -108,7 +106,7 @@ def refusal(engine: Any, adapter: Adapter) -> str:
 
 
 @pytest.mark.parametrize("name", LOCAL)
-def test_an_adapter_of_another_base_is_refused_with_both_named(name: str, small: Small, tmp_path: Path) -> None:
+def test_adapter_of_another_base_is_rejected(name: str, small: Small, tmp_path: Path) -> None:
     model = small.of(name)
     trained = Adapter("safe", str(write_artefact(tmp_path / "ab", "qwen3_8b", "c" * 64)))
     engine: Any = build(name, model)
@@ -118,7 +116,7 @@ def test_an_adapter_of_another_base_is_refused_with_both_named(name: str, small:
     engine.close()
 
 
-def test_another_file_of_the_same_preset_is_taken_and_disclosed(small: Small, tmp_path: Path) -> None:
+def test_other_file_of_the_same_base_is_disclosed(small: Small, tmp_path: Path) -> None:
     """A folder was trained on, and llama.cpp answers with a quantised file of it."""
     pytest.importorskip("xllamacpp", reason="engine llamacpp needs xllamacpp")
     trained = Adapter("safe", str(write_artefact(tmp_path / "ab", "tiny", digest(Path(str(small.folder.path))))))
@@ -131,7 +129,7 @@ def test_another_file_of_the_same_preset_is_taken_and_disclosed(small: Small, tm
 
 
 @pytest.mark.parametrize("name", [each for each in LOCAL if each != "llamacpp"])
-def test_matrices_of_another_size_or_for_other_layers_are_refused(name: str, small: Small, tmp_path: Path) -> None:
+def test_matrices_of_other_size_or_layers_are_rejected(name: str, small: Small, tmp_path: Path) -> None:
     wide = Adapter("wide", str(write_lora(tmp_path / "wide", shapes={"q_proj": (64, 96)})))
     assert "of another model" in (message := refusal(engine_on(name, small.folder), wide))
     assert "self_attn.q_proj.lora_A, for a size of 96, and the model has 64" in message
@@ -139,7 +137,7 @@ def test_matrices_of_another_size_or_for_other_layers_are_refused(name: str, sma
     assert "self_attn.wq.lora_A, a layer that the model lacks" in refusal(engine_on(name, small.folder), other)
 
 
-def test_llama_cpp_needs_the_adapters_gguf_file_and_that_of_this_training(small: Small, tmp_path: Path) -> None:
+def test_llama_cpp_needs_the_gguf_file_of_the_adapter(small: Small, tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp", reason="engine llamacpp needs xllamacpp")
     lora = Adapter("safe", str(write_lora(tmp_path / "lora")))
     assert "is missing next to" in (message := refusal(build("llamacpp", small.gguf), lora))

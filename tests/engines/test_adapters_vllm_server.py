@@ -27,7 +27,7 @@ def vllm_server(small: Small) -> Iterator[str]:
         yield url
 
 
-def test_adapters_and_base_are_asked_by_their_names(vllm_server: str, small: Small) -> None:
+def test_adapters_and_base_are_called_by_name(vllm_server: str, small: Small) -> None:
     client = server_at(vllm_server, small.folder, "vllm")
     for adapter in (small.one, None, small.two):
         [reply] = ask(client.with_adapter(adapter) if adapter else client, CALLS[:1])
@@ -37,7 +37,7 @@ def test_adapters_and_base_are_asked_by_their_names(vllm_server: str, small: Sma
     client.close()
 
 
-def test_an_adapter_that_is_not_served_is_named_with_the_flag_that_serves_it(vllm_server: str, small: Small) -> None:
+def test_unserved_adapter_is_named_with_its_flag(vllm_server: str, small: Small) -> None:
     client = server_at(vllm_server, small.folder, "vllm")
     adapters = [Adapter(name, None, "a" * 64) for name in ("absent", "two")]
     [error], [reply] = (ask(client.with_adapter(adapter), CALLS[:1]) for adapter in adapters)

@@ -27,7 +27,7 @@ CLOSED = {"type": "object", "required": [*PROPERTIES], "additionalProperties": F
 SCHEMA = json.dumps({**CLOSED, "properties": PROPERTIES})
 
 
-def test_equal_calls_get_equal_replies_beside_whatever_else_is_asked(engine: Any) -> None:
+def test_equal_calls_get_equal_replies_in_any_batch(engine: Any) -> None:
     """Every call keeps its own stop strings, and a seed repeats a sampled reply."""
     call = write("Name three colours.")
     [alone] = texts(ask(engine, [call]))
@@ -85,7 +85,7 @@ def test_options_get_all_the_probability_between_them(engine: Any, count: int) -
     assert reply.mass is None or 0 < reply.mass <= 1.001
 
 
-def test_a_reply_with_a_schema_follows_it_or_is_flagged(real: Any) -> None:
+def test_reply_follows_its_schema_or_is_flagged(real: Any) -> None:
     question = "Invent a town by the sea and tell me about it in one long paragraph."
     calls = [write(question, 80, schema=SCHEMA, temperature=degree, seed=7) for degree in (0.0, 1.0)]
     free = write(question, 10)
@@ -125,7 +125,7 @@ def test_impossible_prompts_are_their_calls_errors(real: Any) -> None:
     assert kinds == [Completion, PromptTooLong, PromptTooLong, PromptTooLong, EngineError]
 
 
-def test_prompts_are_rendered_by_the_models_own_template(local: Any, reference: Any) -> None:
+def test_prompts_use_the_template_of_the_model(local: Any, reference: Any) -> None:
     """A completion is the text as the tokenizer would start it."""
     tokenizer, _ = reference
     messages = (Message("system", "Be brief."), Message("user", "Hi <b>&amp;</b>\n"), Message("assistant", "Yes?"))
@@ -139,7 +139,7 @@ def test_prompts_are_rendered_by_the_models_own_template(local: Any, reference: 
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_closing_ends_a_running_call_and_leaves_no_thread(name: str, model: Model) -> None:
+def test_closing_ends_running_calls_and_threads(name: str, model: Model) -> None:
     before = set(threading.enumerate())
     engine: Any = build(name, model)
     ask(engine, [write("Say one.", 1)])
@@ -160,7 +160,7 @@ def test_closing_ends_a_running_call_and_leaves_no_thread(name: str, model: Mode
         ask(engine, [write("Say one.", 2)])
 
 
-def test_weights_that_cannot_be_loaded_are_delivered_as_a_data_error(tmp_path: Path, model: Model) -> None:
+def test_unreadable_weights_are_a_data_error(tmp_path: Path, model: Model) -> None:
     whole = model.locate().read_bytes()
     (tmp_path / "cut.gguf").write_bytes(whole[: len(whole) // 2])
     cut = build("llamacpp", replace(model, path=str(tmp_path / "cut.gguf"), sha256=None, packages=()))

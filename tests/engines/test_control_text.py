@@ -36,7 +36,7 @@ def test_triples_and_brackets_are_no_candidates(text: str) -> None:
 
 
 @pytest.mark.weights
-def test_tokenizer_reads_control_tokens_of_a_passage_as_text(model: Model) -> None:
+def test_tokenizer_reads_control_tokens_as_text(model: Model) -> None:
     # converts the GGUF file
     pytest.importorskip("torch", reason="torch is not installed")
     template = ChatTemplate.of(model.locate())
@@ -51,7 +51,7 @@ def test_tokenizer_reads_control_tokens_of_a_passage_as_text(model: Model) -> No
 
 
 @pytest.mark.weights
-def test_llamacpp_reads_control_tokens_of_a_passage_as_text(llamacpp: Any) -> None:
+def test_llamacpp_reads_control_tokens_as_text(llamacpp: Any) -> None:
     protocol = llamacpp._loop.submit(llamacpp._protocol(None)).result()
 
     def prompt(call: Generate | Choose) -> list[int]:

@@ -86,7 +86,7 @@ def encoded(tiny: Any, text: str) -> list[int]:
     return list(tiny._tokens.tokenizer.encode(text, add_special_tokens=False).ids)
 
 
-def test_the_prompt_is_read_up_to_its_end_token_and_the_reply_is_begun(tiny: Any) -> None:
+def test_encoder_reads_prompt_and_decoder_the_prefill(tiny: Any) -> None:
     assert tiny.render(completion("Q: why? A:")) == "Q: why? A:</s><pad>"
     chat = Prompt("test/chat", (Message("system", "Be brief."), Message("user", "Why?")), "Answer:")
     assert tiny.render(Generate(chat, 1)) == "Be brief.\n\nWhy?\n</s><pad>Answer:"
@@ -134,7 +134,7 @@ def by_hand(tiny: Any, plain: Any, call: Choose) -> tuple[list[float], float]:
 
 
 @pytest.mark.parametrize(("count", "prefill"), [(5, ""), (5, "Answer:"), (31, ""), (52, "Answer:")])
-def test_option_probabilities_equal_plain_forward_passes(tiny: Any, plain: Any, count: int, prefill: str) -> None:
+def test_option_probabilities_equal_forward_passes(tiny: Any, plain: Any, count: int, prefill: str) -> None:
     call = choose("Which letter comes next?", count, prefill)
     [reply] = ask(tiny, [call])
     assert isinstance(reply, Choice)
@@ -155,7 +155,7 @@ def test_a_model_with_absolute_positions_is_refused(tiny: Any, tmp_path: Path) -
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
-def test_an_encoder_decoder_model_answers_through_an_adapter_of_peft(tmp_path: Path) -> None:
+def test_encoder_decoder_answers_with_a_peft_adapter(tmp_path: Path) -> None:
     pytest.importorskip("peft", reason="adapters under engine transformers need peft", exc_type=ImportError)
     import torch
     from peft import LoraConfig, PeftModel, get_peft_model

@@ -63,7 +63,7 @@ def by_hand(call: Choose, reference: Any) -> tuple[list[float], float]:
 
 
 @pytest.mark.parametrize("count", [*COUNTS, None])
-def test_option_probabilities_equal_plain_forward_passes(exact: Any, reference: Any, count: int | None) -> None:
+def test_option_probabilities_equal_forward_passes(exact: Any, reference: Any, count: int | None) -> None:
     calls = [TEXT]
     if count:
         longer = f"{FACTS} Which letter?" if count < 155 else "?"
@@ -96,7 +96,7 @@ def test_greedy_replies_equal_those_of_generate(exact: Any, reference: Any) -> N
     assert texts(ask(exact, [call])) == [expected]
 
 
-def test_a_shared_beginning_is_computed_once_and_changes_nothing(transformers: Any, model: Model) -> None:
+def test_shared_prefix_is_computed_once(transformers: Any, model: Model) -> None:
     from kgqa.engines.transformers import Transformers
 
     rounded = Transformers(model, "bfloat16", None, batch_size=4, device="cpu", max_model_len=CONTEXT)
@@ -115,7 +115,7 @@ def test_a_shared_beginning_is_computed_once_and_changes_nothing(transformers: A
 
 
 @pytest.mark.parametrize("call", [*(choose("Which letter?", count, "Answer:") for count in (5, 80)), TEXT])
-def test_option_probabilities_equal_llamacpps_full_listing(llamacpp: Any, call: Choose) -> None:
+def test_option_probabilities_equal_the_full_listing(llamacpp: Any, call: Choose) -> None:
     [reply] = ask(llamacpp, [call])
 
     def tokenize(text: str) -> list[int]:
@@ -148,7 +148,7 @@ def test_our_template_is_llamacpps(llamacpp: Any) -> None:
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_options_of_a_server_are_those_of_the_embedded_engine(openai: Any, llamacpp: Any, count: int) -> None:
+def test_options_of_server_and_embedded_engine_agree(openai: Any, llamacpp: Any, count: int) -> None:
     call = choose("Which letter?", count, "Answer:")
     [reply], [exact] = cast(Any, (ask(openai, [call]), ask(llamacpp, [call])))
     assert reply.flags == ()
@@ -157,6 +157,6 @@ def test_options_of_a_server_are_those_of_the_embedded_engine(openai: Any, llama
     assert reply.mass == pytest.approx(exact.mass, rel=0.01)
 
 
-def test_replies_of_a_server_are_those_of_the_embedded_engine(openai: Any, llamacpp: Any) -> None:
+def test_replies_of_server_and_embedded_engine_agree(openai: Any, llamacpp: Any) -> None:
     calls = [write("Tell me a story about a sailor.", 12), write("Name a colour.", 6, temperature=0.7, seed=3)]
     assert texts(ask(openai, list(calls))) == texts(ask(llamacpp, list(calls)))

@@ -85,7 +85,7 @@ def test_outage_costs_no_call(serving: Serving) -> None:
     assert set(server.answered.values()) == {1}
 
 
-def test_call_that_fails_beside_others_is_an_error_of_its_own(serving: Serving) -> None:
+def test_failed_call_does_not_fail_the_others(serving: Serving) -> None:
     server = serving(always=poisoned(refuse(500, "the dog ate it")))
     opened = engine(server, retries=2, server_timeout=60.0, concurrency=2)
     delivered: SimpleQueue[Any] = SimpleQueue()
@@ -144,7 +144,7 @@ def test_missing_key(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 413, 429, 503])
-def test_prompt_too_long_without_numbers_is_shortened_by_a_step(serving: Serving, status: int) -> None:
+def test_prompt_is_shortened_by_a_step_without_numbers(serving: Serving, status: int) -> None:
     message = "Input is too long for requested model. (request id: 20261126093000123456789)"
     [error] = asked(serving(always=refuse(status, message)), [write("word " * 400)])
     assert isinstance(error, PromptTooLong)
@@ -153,7 +153,7 @@ def test_prompt_too_long_without_numbers_is_shortened_by_a_step(serving: Serving
 
 
 @pytest.mark.parametrize("status", [403, 500, 503])
-def test_server_without_models_is_asked_once_or_waited_for(serving: Serving, status: int) -> None:
+def test_server_without_models_is_waited_for(serving: Serving, status: int) -> None:
     server = serving()
     server.models_status = status
     assert texts(asked(server, list(CALLS))) == REPLIES
@@ -229,7 +229,7 @@ def test_proxy_and_netrc(serving: Serving, monkeypatch: pytest.MonkeyPatch, tmp_
     assert server.keys == {f"Bearer {SECRET}"}
 
 
-def test_unlisted_options_share_what_is_left(serving: Serving) -> None:
+def test_unlisted_options_share_the_rest(serving: Serving) -> None:
     """31 options at a server that lists 20. The shares of 20 are exact."""
     [reply] = asked(serving(always=misbehaving.capped), [choose("Pick.", 20)])
     assert (reply.flags, reply.mass) == ((), pytest.approx(sum(WEIGHTS)))
@@ -248,7 +248,7 @@ def test_unlisted_options_share_what_is_left(serving: Serving) -> None:
     assert 1 <= len(refusals) <= 2
 
 
-def test_lists_are_limited_to_the_number_in_the_message_or_omitted() -> None:
+def test_top_logprobs_follow_the_limit_of_the_server() -> None:
     body = {"max_tokens": 1, "logprobs": True, "top_logprobs": 40}
     limited = Abilities().learn(Refused(400, {"message": "'top_logprobs' must be at most 20, not 40 or 5"}), body)
     for abilities in (limited, limited | Abilities(), Abilities() | limited):
@@ -339,7 +339,7 @@ def test_chat_server_sees_the_transcript(serving: Serving, reply: str) -> None:
     assert (answered.text, answered.flags) == ("red", ("transcript_as_message",))
 
 
-def test_missing_completions_endpoint_names_the_chat_endpoint(serving: Serving) -> None:
+def test_missing_completions_endpoint_suggests_chat(serving: Serving) -> None:
     [error] = asked(serving(always=misbehaving.refuse(404, "This is a chat model")), [PLAIN])
     assert isinstance(error, ConfigError)
     assert str(error).endswith(
@@ -373,7 +373,7 @@ def test_stop_string_is_read_from_each_server(finish: str, report: dict[str, Any
     assert read_response(answer, {"prompt": "q", "stop": ["</search>", "</answer>"]}).reply.stopped_by == expected
 
 
-def test_requests_and_replies_of_servers_that_lack_something(serving: Serving) -> None:
+def test_requests_to_servers_with_missing_features(serving: Serving) -> None:
     refusing = without("max_tokens", "'max_tokens' is not supported. Use 'max_completion_tokens' instead.")
     server = serving(always=refusing)
     [reply] = asked(server, [write("question", 7)])
@@ -440,7 +440,7 @@ def test_replies_that_cannot_be_read_are_charged(serving: Serving, temperature: 
     assert (reply.usage.prompt_tokens, reply.usage.output_tokens) == (10 + 2, 25 + 4)
 
 
-def test_tokens_are_estimated_if_the_server_does_not_count_and_a_cut_prompt_is_flagged(serving: Serving) -> None:
+def test_tokens_are_estimated_without_server_counts(serving: Serving) -> None:
     server = serving(always=whole(lambda good: good.pop("usage") and None))
     opened = engine(server, budget_tokens=3)
     [reply, choice] = [each for call in CALLS[:2] for each in ask(opened, [call])]
@@ -454,7 +454,7 @@ def test_tokens_are_estimated_if_the_server_does_not_count_and_a_cut_prompt_is_f
         assert reply.flags == flags
 
 
-def test_running_calls_are_delivered_before_the_budget_error(serving: Serving) -> None:
+def test_running_calls_finish_before_the_budget_error(serving: Serving) -> None:
     opened = engine(serving(always=misbehaving.late(0.3)), budget_tokens=1)
     delivered: SimpleQueue[Any] = SimpleQueue()
     for call in CALLS[:5]:

@@ -24,7 +24,7 @@ def quantised(model: Model, quantization: Any) -> Transformers:
 
 
 @pytest.mark.parametrize(("quantization", "share"), [("int8", 0.65), ("int4", 0.45)])
-def test_quantised_weights_are_smaller_and_answer_nearly_alike(
+def test_quantized_weights_are_small_and_answer_alike(
     model: Model, transformers: Any, quantization: str, share: float
 ) -> None:
     pytest.importorskip("bitsandbytes", reason="engine.quantization needs bitsandbytes", exc_type=ImportError)
@@ -40,7 +40,7 @@ def test_quantised_weights_are_smaller_and_answer_nearly_alike(
     engine.close()
 
 
-def test_quantising_without_the_library_is_a_config_error(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quantization_without_its_library_is_an_error(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="engine=transformers needs torch", exc_type=ImportError)
     monkeypatch.setattr(loading, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"engine\.quantization=int4 needs bitsandbytes. .*pip install"):

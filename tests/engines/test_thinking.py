@@ -35,7 +35,7 @@ def pair(request: pytest.FixtureRequest, model: Model) -> Iterator[tuple[Any, An
     next(plain, None)
 
 
-def test_the_answer_keeps_its_whole_length_behind_the_thought(pair: tuple[Any, Any]) -> None:
+def test_reasoning_does_not_shorten_the_answer(pair: tuple[Any, Any]) -> None:
     """Stop strings and schemas are the answer's alone."""
     (reply,) = ask(pair[0], [where()])
     assert isinstance(reply, Completion), reply
@@ -76,7 +76,7 @@ def test_a_choice_does_not_think(pair: tuple[Any, Any]) -> None:
     assert choice.usage.reasoning_tokens == 0
 
 
-def test_a_prompt_that_leaves_no_room_for_the_thought_is_too_long(pair: tuple[Any, Any]) -> None:
+def test_prompt_without_room_for_reasoning_is_too_long(pair: tuple[Any, Any]) -> None:
     (reply,) = ask(pair[0], [where("word " * (CONTEXT - BUDGET - 30), max_tokens=2)])
     assert isinstance(reply, PromptTooLong)
     assert reply.limit <= CONTEXT - BUDGET - 2

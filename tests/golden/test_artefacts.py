@@ -38,7 +38,7 @@ def text(file: Path) -> str:
 
 
 @pytest.mark.parametrize("folder", RUNS, ids=lambda folder: folder.name)
-def test_a_runs_files_are_written_again_to_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+def test_files_of_a_run_round_trip_to_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     assert whole(Metrics.read(folder).json()) == text(folder / "metrics.json")
     assert whole(Manifest.read(folder).json()) == text(folder / "manifest.json")
     assert lines(prediction.json() for prediction in run_predictions(folder)) == text(folder / "predictions.jsonl")
@@ -50,7 +50,7 @@ def test_a_runs_files_are_written_again_to_the_same_bytes(folder: Path, tmp_path
         assert text(write_report(FinishedRun.read(folder), form, tmp_path / name)) == text(folder / name)
 
 
-def test_verdicts_and_cells_are_written_again_to_the_same_bytes(tmp_path: Path) -> None:
+def test_verdicts_and_cells_round_trip_to_equal_bytes(tmp_path: Path) -> None:
     assert lines(line.json() for line in read_verdicts(RUNS[0]).values()) == text(RUNS[0] / "verdicts.jsonl")
     sweep = Sweep.read(KEPT / "sweep")
     sweep.path = tmp_path

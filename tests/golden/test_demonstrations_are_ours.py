@@ -55,7 +55,7 @@ def demonstrated() -> list[Any]:
 
 
 @pytest.mark.skipif(not EVALUATED, reason="no questions in KGQA_DATA")
-def test_no_run_of_words_and_no_name_of_a_demonstration_is_in_the_evaluation_files() -> None:
+def test_demonstrations_are_not_in_evaluation_files() -> None:
     ours = {run for record in demonstrated() for text in texts(record) for run in runs(text, SHARED)}
     # of labelled documents and of a pool's passages
     titles = [part["title"] for part in parts(demonstrated()) if isinstance(part, dict) and "title" in part]

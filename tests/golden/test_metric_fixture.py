@@ -31,7 +31,7 @@ def read_fixture() -> list[dict[str, Any]]:
     pytest.skip(f"no {FIXTURE} under KGQA_DATA or ../shared/data")
 
 
-def test_every_row_of_the_fixture_is_matched_by_every_profile() -> None:
+def test_every_profile_scores_the_fixture_as_published() -> None:
     """TRACE has MuSiQue's exact match and HotpotQA's F1. A failed question scores zero."""
     rows, differing = read_fixture(), []
     for row in rows:

@@ -153,7 +153,7 @@ def test_judge_prompt_is_golden_text(form: str, way: str) -> None:
     check_names("judge_prompts", (f"{form}{way}" for form in FORMS for way in WAYS))
 
 
-def test_a_selection_prompt_changes_within_a_step_only_after_the_question() -> None:
+def test_selection_prompts_of_a_step_share_a_prefix() -> None:
     one, other = (selection_prompt(1, triple=triple).messages for triple in (COMPOSER, BIRTHPLACE))
     assert one[0] == other[0]
     stable = {message.content.partition("Chain so far: <")[0] for message in (one[1], other[1])}

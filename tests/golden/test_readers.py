@@ -115,7 +115,7 @@ def test_a_corpus_file_is_read_from_end_to_end(name: str) -> None:
         assert [q.support <= ids for q in questions(name.partition("_")[0])].count(True) == 100
 
 
-def test_triples_in_hipporags_form_are_read_and_found_by_title_and_text(tmp_path: Path) -> None:
+def test_triples_of_hipporag_match_by_title_and_text(tmp_path: Path) -> None:
     passages = read_passages(existing(TRIPLES / "musique_train_openie_gpt-3.5-turbo-1106_1890.json.gz"), "hipporag")
     triples = [triple for passage in passages for triple in passage.triples]
     assert (len(passages), len(triples)) == (1886, 17_183)

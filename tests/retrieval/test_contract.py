@@ -16,7 +16,7 @@ QUERY = "Which railway carried slate to the harbour of Ostrand?"
 WANTED = next(place for place, passage in enumerate(PASSAGES) if passage.title == "Ostrand railway")
 
 
-def test_passages_are_found_in_a_fixed_order(retriever: Retriever, case: str, tmp_path: Path) -> None:
+def test_results_have_a_fixed_order(retriever: Retriever, case: str, tmp_path: Path) -> None:
     """One index serves all of these, because a dense one takes a while to build."""
     finder = built(retriever, PASSAGES, tmp_path / "index")
     otherwise = OTHERWISE.get(case, {})
@@ -82,7 +82,7 @@ def test_odd_passages_do_not_stop_the_build(retriever: Retriever, case: str, tmp
     finder.close()
 
 
-def test_an_identity_can_be_written_down_and_tells_settings_apart(case: str, retriever: Retriever) -> None:
+def test_identity_is_json_and_differs_per_setting(case: str, retriever: Retriever) -> None:
     overrides, _, change = RETRIEVERS[case]
     identity = json.loads(json.dumps(identity_of(retriever)))
     assert identity == json.loads(json.dumps(identity_of(retriever_of(*overrides))))

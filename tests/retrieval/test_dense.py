@@ -61,7 +61,7 @@ def test_settings_of_the_search_are_another_retriever(change: dict[str, Any]) ->
     assert identity_of(dense(Words(), **change)) != identity_of(dense(Words()))
 
 
-def test_an_interrupted_build_continues_after_the_last_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_build_resumes_after_last_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense_module, "SHARD", 40)
     whole, part = tmp_path / "whole", tmp_path / "part"
     opened(dense(Words()), CORPUS, whole)
@@ -79,7 +79,7 @@ def test_an_interrupted_build_continues_after_the_last_shard(tmp_path: Path, mon
     assert len(other.encoded) == 150
 
 
-def test_what_is_encoded_is_title_and_text_or_the_one_there_is(tmp_path: Path) -> None:
+def test_title_and_text_of_a_passage_are_encoded(tmp_path: Path) -> None:
     """A small corpus shares its vectors with the ranker."""
     encoder = Words(own="texts")
     encoder.score([Rank("kalo", ("title [SEP] kalo",))])
@@ -89,7 +89,7 @@ def test_what_is_encoded_is_title_and_text_or_the_one_there_is(tmp_path: Path) -
     assert sorted(encoder.encoded) == ["kalo [SEP] mire", "sato", "title [SEP] kalo", "vivi"]
 
 
-def test_an_encoder_has_finite_vectors_and_can_be_a_folder(tmp_path: Path) -> None:
+def test_encoder_from_a_folder_has_finite_vectors(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"not finite\. Set retriever\.encoder\.dtype=float32"):
         opened(dense(Words(scale=float("inf"))), CORPUS, tmp_path / "infinite")
     with pytest.raises(ConfigError, match=r"retriever\.encoder: Lexical returns scores, not vectors"):

@@ -65,9 +65,7 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     server.close()
 
 
-def test_passages_are_found_by_stems_of_text_and_title(
-    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_search_matches_stems_of_text_and_title(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query is words and never a language. Long ones are cut, and long passages indexed."""
     monkeypatch.setattr(elasticsearch, "QUERIES", 2)  # several requests keep the order
     expected = {"keeper": [0], "Ginger": [5, 2], "Halverby": [4], "Lighthouses": [0], "the of and": []}
@@ -88,9 +86,7 @@ def test_passages_are_found_by_stems_of_text_and_title(
         assert built(tmp_path, fields=fields).find([Query(text, 5)]) == [places]
 
 
-def test_an_interrupted_load_is_repeated_and_a_complete_index_reused(
-    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_complete_index_is_reused(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elasticsearch, "CHUNK", 2)
     steps: list[int] = []
 
@@ -112,7 +108,7 @@ def test_an_interrupted_load_is_repeated_and_a_complete_index_reused(
     assert client.count(index=index_name(tmp_path))["count"] == 6
 
 
-def test_the_index_has_one_shard_no_replica_and_the_similarity(client: Any, tmp_path: Path) -> None:
+def test_index_has_one_shard_and_no_replica(client: Any, tmp_path: Path) -> None:
     built(tmp_path, k1=0.9, b=0.4)
     (answer,) = client.indices.get_settings(index=index_name(tmp_path)).values()
     index = answer["settings"]["index"]
@@ -189,7 +185,7 @@ def test_new_client_at_an_old_server(faulty: Faulty, tmp_path: Path) -> None:
         settings().build(PASSAGES, tmp_path, lambda _: None)
 
 
-def test_client_is_pinned_to_the_version_for_old_and_new_servers() -> None:
+def test_client_version_fits_old_and_new_servers() -> None:
     project = Path(__file__).parents[2] / "pyproject.toml"
     assert elasticsearch.CLIENT == "elasticsearch>=8.19,<9"
     assert f'elasticsearch = ["{elasticsearch.CLIENT}"]' in project.read_text(encoding="utf-8")
@@ -219,7 +215,7 @@ def test_a_search_is_repeated_while_the_server_is_busy(faulty: Faulty, tmp_path:
     assert finder.find([Query("town", 1)]) == [[1]]
 
 
-def test_a_search_that_fails_is_an_error_and_never_an_empty_answer(faulty: Faulty, tmp_path: Path) -> None:
+def test_failed_search_is_an_error_and_no_empty_result(faulty: Faulty, tmp_path: Path) -> None:
     many = {"status": 400, **refusal("too_many_clauses", "maxClauseCount is set to 1024")}
     busy, failed = (503, refusal("unavailable", "all shards failed")), (200, {"responses": [many]})
     for reply, raised, message in (
@@ -242,7 +238,7 @@ def test_a_search_that_fails_is_an_error_and_never_an_empty_answer(faulty: Fault
         ({"CA": "/no/such/file.pem", "URL": "https://127.0.0.1:9200"}, "No such file"),
     ],
 )
-def test_a_wrong_environment_is_refused_without_its_secrets(
+def test_invalid_environment_error_hides_secrets(
     variables: dict[str, str], message: str, no_server_named: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():

@@ -69,7 +69,7 @@ def test_pooling_leaves_the_padding_out(bert: Path, pooling: str) -> None:
         assert vector == pytest.approx(tokens[0] if pooling == "cls" else tokens.mean(axis=0), abs=1e-5)
 
 
-def test_last_pooling_takes_the_end_token_which_a_long_text_keeps(mistral: Path) -> None:
+def test_last_pooling_uses_the_end_token_of_cut_texts(mistral: Path) -> None:
     vectors = plain(mistral, pooling="last").encode("passage", TEXTS)
     end = tokenizer("llama").eos_token_id
     for text, vector in zip(TEXTS, vectors, strict=True):
@@ -77,7 +77,7 @@ def test_last_pooling_takes_the_end_token_which_a_long_text_keeps(mistral: Path)
         assert vector == pytest.approx(states(mistral, ids)[-1], abs=1e-5)
 
 
-def test_a_dpr_pair_gives_its_own_vectors_of_questions_and_passages(dpr: tuple[Path, Path]) -> None:
+def test_dpr_encodes_questions_and_passages_separately(dpr: tuple[Path, Path]) -> None:
     question, passage = dpr
     encoder = plain(passage, query_model=str(question), pooling="cls")
     classes = (transformers.DPRQuestionEncoder, transformers.DPRContextEncoder)
@@ -88,7 +88,7 @@ def test_a_dpr_pair_gives_its_own_vectors_of_questions_and_passages(dpr: tuple[P
         assert vector == pytest.approx(own.pooler_output[0].numpy(), abs=1e-6)
 
 
-def test_other_pooling_and_weights_of_another_kind_are_refused(dpr: tuple[Path, Path], tmp_path: Path) -> None:
+def test_wrong_pooling_and_weights_are_rejected(dpr: tuple[Path, Path], tmp_path: Path) -> None:
     """Transformers would fill in random ones and go on."""
     with pytest.raises(ConfigError, match="Set pooling=cls"):
         plain(dpr[1], pooling="mean").encode("passage", TEXTS)
@@ -100,7 +100,7 @@ def test_other_pooling_and_weights_of_another_kind_are_refused(dpr: tuple[Path, 
         plain(folder, pooling="cls").encode("query", TEXTS)
 
 
-def test_vectors_can_be_normalised_and_each_side_has_its_own_prefix(bert: Path) -> None:
+def test_vectors_are_normalized_and_have_prefixes(bert: Path) -> None:
     raw, unit = (plain(bert, normalise=choice).encode("passage", TEXTS) for choice in (False, True))
     assert np.linalg.norm(unit, axis=1) == pytest.approx(1.0, abs=1e-6)
     assert unit == pytest.approx(raw / np.linalg.norm(raw, axis=1, keepdims=True), abs=1e-5)
@@ -134,7 +134,7 @@ def self_described(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
-def test_a_folder_brings_its_own_pooling_prompt_and_similarity(self_described: Path, bert: Path) -> None:
+def test_folder_sets_pooling_prompt_and_similarity(self_described: Path, bert: Path) -> None:
     """CLS, a prompt for queries alone, inner products: so nothing is normalised."""
     encoder, by_hand = SentenceTransformer.of(str(self_described)), plain(bert, pooling="cls", max_length=512)
     assert encoder.encode("passage", TEXTS[:3]) == pytest.approx(by_hand.encode("passage", TEXTS[:3]), abs=1e-5)

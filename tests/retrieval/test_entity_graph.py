@@ -48,7 +48,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("text", NAMES)
-def test_names_are_found_in_texts(text: str) -> None:
+def test_entity_names_are_extracted_from_texts(text: str) -> None:
     assert find_names(text, KNOWN, fold=True) == NAMES[text]
 
 
@@ -66,7 +66,7 @@ def test_names_of_two_words_need_no_capitals(text: str, names: list[str]) -> Non
 @pytest.mark.parametrize(
     "question", ["Was Ida Ruhn the director?", "was ida ruhn the director?", "Was Ída Ruhn the director?"]
 )
-def test_a_question_without_capitals_finds_as_one_with_them(graph: EntityGraph, tmp_path: Path, question: str) -> None:
+def test_capitals_of_a_question_change_no_result(graph: EntityGraph, tmp_path: Path, question: str) -> None:
     finder = built(graph, PASSAGES, tmp_path)
     assert find(finder, question, 1) == [2]
 
@@ -83,7 +83,7 @@ def test_title_edges_count_more_than_mentions(graph: EntityGraph, tmp_path: Path
     assert (search(0.1), search(6.0)) == ([0, 1], [1, 0])
 
 
-def test_a_passage_is_found_over_a_bridge(graph: EntityGraph, tmp_path: Path) -> None:
+def test_search_reaches_a_passage_over_a_bridge(graph: EntityGraph, tmp_path: Path) -> None:
     question = "Where was the director of the film Silver Harbour born?"
     lexical = find(built(graph.passages, PASSAGES, tmp_path / "bm25"), question, 4)
     assert lexical.index(2) > 1

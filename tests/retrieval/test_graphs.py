@@ -139,7 +139,7 @@ def store(folder: Path, keywords: int = 1) -> GraphStore:
     return GraphStore(folder, "tfidf", Keywords(keywords, 1), lambda: POOL)
 
 
-def test_neighbours_come_in_the_pools_order_and_from_the_disk_the_second_time(tmp_path: Path) -> None:
+def test_neighbors_are_in_pool_order_and_stored(tmp_path: Path) -> None:
     assert store(tmp_path).neighbours(Neighbours(POOL[1], POOL)) == (POOL[0],)
     assert store(tmp_path).has(POOL)
     saved = store(tmp_path)
@@ -205,7 +205,7 @@ def test_tagmes_confident_entities_link_passages(tagme: Tagme) -> None:
     assert identity_of(replace(tagme, url="http://127.0.0.1:1/tag")) != identity_of(tagme)
 
 
-def test_tagme_without_a_key_or_an_answer_says_what_to_do(tagme: Tagme, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tagme_error_names_the_missing_key(tagme: Tagme, monkeypatch: pytest.MonkeyPatch) -> None:
     for token, text, message in (
         ("", "A", "no key in the environment variable TAGME_TOKEN. Set it, or choose graph=e"),
         ("wrong", "A", r"403.*Check TAGME_TOKEN and graph\.url"),

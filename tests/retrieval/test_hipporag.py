@@ -86,7 +86,7 @@ NAMES = ["harbour island", "harbour islands", "vessin", "uk", "uk.", "ekelby", "
 
 
 @pytest.mark.parametrize(("least", "edges"), [(0.8, {(0, 1), (1, 0)}), (1.0, set[tuple[int, int]]())])
-def test_synonyms_have_similar_letters_without_an_encoder(least: float, edges: set[tuple[int, int]]) -> None:
+def test_synonyms_without_an_encoder_share_letters(least: float, edges: set[tuple[int, int]]) -> None:
     synonyms = find_similar_spellings(NAMES, least, 100)
     assert set(synonyms) == edges
     assert all(0.8 <= cosine < 1 for cosine in synonyms.values())
@@ -121,7 +121,7 @@ DIRECTED = ("silver harbour", "directed by", "ida ruhn")
 RELEASED = ("silver harbour", "released in", "1931")
 
 
-def test_a_search_starts_from_the_given_facts(hipporag: HippoRag, tmp_path: Path) -> None:
+def test_search_starts_from_the_facts_of_the_call(hipporag: HippoRag, tmp_path: Path) -> None:
     finder = built(hipporag, PASSAGES, tmp_path / "index")
     assert find(finder, "Silver Harbour was directed by whom?", 3)[:2] == [0, 2]
     assert find(finder, "Silver Harbour was directed by whom?", 3, (1, 2)) == [2]

@@ -86,7 +86,7 @@ def test_stored_passages_come_back_as_they_were(tmp_path: Path) -> None:
     assert len(set(hashes)) == 3
 
 
-def test_a_corpus_that_contradicts_itself_or_is_empty_is_refused(folder: IndexFolder) -> None:
+def test_contradictory_and_empty_corpora_are_rejected(folder: IndexFolder) -> None:
     with pytest.raises(DataError, match="two passages have the id x, the second is 'B'"):
         folder.build(iter([Passage("x", "A", "text"), Passage("x", "B", "text")]), silent)
     with pytest.raises(DataError, match=r"no passages.*dataset\.corpus"):
@@ -96,7 +96,7 @@ def test_a_corpus_that_contradicts_itself_or_is_empty_is_refused(folder: IndexFo
         folder.open()
 
 
-def test_an_interrupted_build_is_never_used_and_repeated(folder: IndexFolder, counting: Counting) -> None:
+def test_interrupted_build_is_repeated(folder: IndexFolder, counting: Counting) -> None:
     def cut_short() -> Iterator[Passage]:
         yield from PASSAGES[:5]
         raise KeyboardInterrupt
@@ -130,7 +130,7 @@ def test_a_build_waits_for_another_and_uses_its_index(folder: IndexFolder) -> No
         assert waiting.result()["corpus"]["count"] == len(PASSAGES)
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing_in_use(tmp_path: Path) -> None:
+def test_full_disk_is_one_line_and_the_lock_is_free(tmp_path: Path) -> None:
     """A limit on file size is refused by the kernel like a full disk, and needs no privileges."""
     script = f"""
 import resource, signal
@@ -190,7 +190,7 @@ def test_a_damaged_index_is_refused_and_built_again(folder: IndexFolder, damage:
         assert titles(index, Search(QUERY, 1)) == [["Ostrand railway"]]
 
 
-def test_corpus_titles_and_pools_are_searched_in_the_order_of_the_calls(folder: IndexFolder) -> None:
+def test_results_are_in_the_order_of_the_calls(folder: IndexFolder) -> None:
     outside = Passage.of("Elsewhere", "A railway that no corpus has.")
     scope = ("vessin  RAILWAY", "Vessin_choir", "No such title")
     expected = [
@@ -221,9 +221,7 @@ def test_keywords_are_counted_without_the_retriever(folder: IndexFolder) -> None
         assert titles(index, *(call for call, _ in expected)) == [names for _, names in expected]
 
 
-def test_a_pool_is_indexed_once_dropped_when_closed_and_needs_no_corpus(
-    folder: IndexFolder, counting: Counting
-) -> None:
+def test_pool_is_indexed_once_and_dropped_on_close(folder: IndexFolder, counting: Counting) -> None:
     folder = replace(folder, retriever=counting)
     with opened(folder) as index:
         for query in ("railway", "lighthouse", "choir"):
@@ -243,7 +241,7 @@ def test_a_pool_is_indexed_once_dropped_when_closed_and_needs_no_corpus(
     alone.close()
 
 
-def test_passages_of_one_text_are_given_once_and_the_next_ones_move_up(folder: IndexFolder) -> None:
+def test_duplicate_passages_are_returned_once(folder: IndexFolder) -> None:
     """IRCoT collapses by lower-cased text; the best of them stays, and `k` passages are given all the same."""
     same = [
         Passage.of(f"Copy {n}", "The RAILWAY to Ostrand." if n % 2 else "the railway to ostrand.") for n in range(60)

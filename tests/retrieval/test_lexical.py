@@ -115,7 +115,7 @@ def test_the_score_is_the_textbook_distance(query: str, text: str) -> None:
     assert score == pytest.approx(expected, abs=1e-6)
 
 
-def test_passages_are_found_by_their_likeness_equal_ones_by_place(tmp_path: Path) -> None:
+def test_tfidf_orders_by_similarity_and_then_position(tmp_path: Path) -> None:
     pytest.importorskip("rapidfuzz", reason="rapidfuzz is not installed")
     query = "Who was born in Pellery"
     corpus = passages(query, "who is born in pellery?", "carrots", query)

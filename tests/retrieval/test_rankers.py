@@ -75,7 +75,7 @@ def test_an_absent_hub_model_offline_is_one_clear_line(monkeypatch: pytest.Monke
             ask()
 
 
-def test_distinct_texts_are_encoded_once_in_a_fixed_order_and_scored_by_inner_product() -> None:
+def test_each_text_is_encoded_once_in_a_fixed_order() -> None:
     batches: list[tuple[Kind, list[str]]] = []
 
     def encode(kind: Kind, texts: Sequence[str]) -> Any:

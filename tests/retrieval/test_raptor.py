@@ -55,7 +55,7 @@ def expand(raptor: Raptor, folder: Path, reply: Callable[[Call[Any]], Any] = sum
     return list(drive(raptor.expand(PASSAGES, folder, lambda _: None), reply))
 
 
-def test_each_layer_has_a_summary_per_cluster_and_a_plan_embeds_no_text(raptor: Raptor, tmp_path: Path) -> None:
+def test_each_layer_has_one_summary_per_cluster(raptor: Raptor, tmp_path: Path) -> None:
     summaries = expand(raptor, tmp_path)
     assert [summary.title for summary in summaries[: len(PLACES)]] == [f"Summary of {SIZE} texts"] * len(PLACES)
     # 8 summaries are 2 clusters, and 2 are no more than 3 dimensions
@@ -100,14 +100,12 @@ def test_rejected_cluster_has_no_summary(raptor: Raptor, tmp_path: Path) -> None
     assert tree["failed"] > 0
 
 
-def test_half_a_surrogate_pair_in_a_summary_is_replaced(raptor: Raptor, tmp_path: Path) -> None:
+def test_lone_surrogate_in_a_summary_is_replaced(raptor: Raptor, tmp_path: Path) -> None:
     (summary,) = expand(raptor, tmp_path, lambda _: Completion("They are \ud83d places."))
     assert summary.text == "They are ? places."
 
 
-def test_a_search_finds_passages_and_summaries_and_ends_at_its_tokens(
-    raptor: Raptor, nodes: list[Passage], tmp_path: Path
-) -> None:
+def test_search_fills_its_token_budget(raptor: Raptor, nodes: list[Passage], tmp_path: Path) -> None:
     finder = built(raptor, nodes, tmp_path / "index")
     assert set(find(finder, nodes[42].wording, 60)) == set(range(len(nodes)))
     assert find(finder, "Summary of 5 texts", 1)[0] >= len(PASSAGES)
@@ -130,7 +128,7 @@ def test_a_search_finds_passages_and_summaries_and_ends_at_its_tokens(
     assert leaf in children[middle]
 
 
-def test_the_index_has_the_summaries_after_the_passages(raptor: Raptor, tmp_path: Path) -> None:
+def test_index_has_summaries_after_passages(raptor: Raptor, tmp_path: Path) -> None:
     folder = IndexFolder(tmp_path / "index", raptor, {"file": "hash"}, "kgqa data index dataset=d")
     stages: list[str] = []
 
@@ -176,9 +174,7 @@ def test_texts_with_other_words_are_in_other_clusters(raptor: Raptor, reduction:
 
 
 @pytest.mark.parametrize("max_clusters", [1, 50])
-def test_texts_with_the_same_words_are_in_one_cluster_and_a_long_one_is_split(
-    raptor: Raptor, max_clusters: int
-) -> None:
+def test_clusters_share_words_and_long_ones_are_split(raptor: Raptor, max_clusters: int) -> None:
     pytest.importorskip("sklearn", reason="RAPTOR's clusters need scikit-learn", exc_type=ImportError)
     texts = [Passage.of(f"{number} {kind}", f"{kind} " * 20) for kind in ("slate", "choir") for number in range(20)]
     clusters = Raptor.cluster(raptor, texts)

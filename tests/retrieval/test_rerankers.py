@@ -52,7 +52,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("build", "base"), [(crossencoder, "bert"), (monot5, "t5"), (rankllama, "llama")])
-def test_scores_keep_the_order_of_the_texts_and_equal_texts_score_alike(build: Any, base: str, request: Any) -> None:
+def test_scores_are_in_the_order_of_the_texts(build: Any, base: str, request: Any) -> None:
     reranker = build(request.getfixturevalue(base))
     (forward,) = reranker.score([Rank(QUERY, (*TEXTS, TEXTS[0]))])
     (backward,) = reranker.score([Rank(QUERY, (*TEXTS, TEXTS[0])[::-1])])
@@ -93,7 +93,7 @@ def said_true(folder: Path, ids: Sequence[int]) -> float:
     return float(both.log_softmax(dim=0)[1])
 
 
-def test_monot5_gives_the_log_probability_of_true_even_after_a_long_text(t5: Path) -> None:
+def test_monot5_score_is_the_log_probability_of_true(t5: Path) -> None:
     by_hand = [said_true(t5, t5_ids(f"Query: {QUERY} Document: {text} Relevant:")) for text in TEXTS]
     assert monot5(t5).score([Rank(QUERY, TEXTS)])[0] == pytest.approx(by_hand, abs=1e-4)
     end = t5_ids("Relevant:")
@@ -121,7 +121,7 @@ def logit(model: Any, ids: Sequence[int]) -> float:
         return float(model.eval()(input_ids=torch.tensor([ids])).logits)
 
 
-def test_rankllama_gives_the_logit_at_the_last_token_of_a_cut_document(llama: Path) -> None:
+def test_rankllama_score_is_the_last_tokens_logit(llama: Path) -> None:
     model = transformers.LlamaForSequenceClassification.from_pretrained(llama)
     by_hand = [logit(model, llama_ids(text)) for text in TEXTS]
     assert rankllama(llama).score([Rank(QUERY, TEXTS)])[0] == pytest.approx(by_hand, abs=1e-4)

@@ -113,7 +113,7 @@ def test_settings_are_sent(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 422])
-def test_passing_failures_and_large_batches_lose_nothing(endpoint: Endpoint, status: int) -> None:
+def test_brief_failures_and_large_batches_succeed(endpoint: Endpoint, status: int) -> None:
     """A batch that is rejected for its size is sent in halves. An event loop may run, as in notebooks."""
     endpoint.failures = [status] * 3 if status != 422 else []
     too_large = status == 422
@@ -199,7 +199,7 @@ def test_another_model_that_answers_is_named_once(endpoint: Endpoint, caplog: py
     ]
 
 
-def test_incomplete_settings_and_models_that_are_not_served_are_one_line(endpoint: Endpoint) -> None:
+def test_incomplete_settings_are_one_line(endpoint: Endpoint) -> None:
     endpoint.models = ["other/model"]
     with pytest.raises(ConfigError, match=r"serves 'other/model', not 'words'. Set encoder\.model to that"):
         encoder(endpoint).encode("passage", TEXTS)

@@ -64,7 +64,7 @@ def test_waiting_request_ends_with_its_question() -> None:
         future.result(timeout=5)
 
 
-def test_shared_server_at_another_address_needs_its_token() -> None:
+def test_shared_server_elsewhere_needs_its_token() -> None:
     session = AgentSession(lambda program: program.close(), EVERYTHING)
     server = Server(session, host="0.0.0.0")
     root = server.open().replace("0.0.0.0", "127.0.0.1")

@@ -52,7 +52,7 @@ def first(run: kgqa.Run) -> TracedQuestion:
     return run.question(str(run.predictions[0]["question_id"]))
 
 
-def test_last_line_is_the_answer_and_searches_are_the_evidence() -> None:
+def test_last_line_is_the_answer_and_searches_evidence() -> None:
     traced = first(run(ANSWERS + "print('thinking')\nprint(' Ann ')"))
     assert traced.prediction.answer == "Ann"
     assert [call.kind for call in traced.calls] == ["run_agent", "search", "generate"]
@@ -79,7 +79,7 @@ def test_costs_and_recall_are_those_of_its_calls() -> None:
     assert metrics.retrieval is not None
 
 
-def test_scope_own_searches_the_passages_of_the_question() -> None:
+def test_scope_own_searches_passages_of_the_question() -> None:
     traced = first(run("print(len(search('bridge', 50)))", "method.scope=own"))
     ids = {item["id"] for item in traced.calls[1].items or ()}
     assert ids
@@ -130,7 +130,7 @@ def test_agent_that_misbehaves_fails_its_question_only(script: str, problem: str
     assert not _list_children()
 
 
-def test_left_child_does_not_fail_the_question() -> None:
+def test_orphan_child_does_not_fail_the_question() -> None:
     script = "import time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)\nprint('Ann')"
     traced = first(run(script))
     assert (traced.prediction.answer, traced.prediction.flags) == ("Ann", {"left_processes": 1})
@@ -208,7 +208,7 @@ INVALID: Mapping[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("word", "message"), INVALID.values(), ids=INVALID)
-def test_invalid_command_stops_before_the_first_question(word: str, message: str) -> None:
+def test_invalid_command_stops_before_any_question(word: str, message: str) -> None:
     with pytest.raises(KgqaError, match=message.replace("*", r"\*")):
         run("print('a')", word)
 
@@ -224,5 +224,5 @@ def _list_children() -> list[int]:
     return find_marked("") if sys.platform == "linux" else []
 
 
-def test_marked_processes_are_found() -> None:
+def test_processes_are_detected_by_their_mark() -> None:
     assert os.getpid() not in find_marked("")

@@ -94,7 +94,7 @@ def test_several_replies_have_different_seeds() -> None:
     assert len({call.seed for call in world.generations}) == 3
 
 
-def test_equal_sampled_requests_have_reproducible_seeds() -> None:
+def test_sampled_requests_have_reproducible_seeds() -> None:
     seeds = []
     for _ in range(2):
         with open_world(["a", "b"]) as (address, world, _):
@@ -178,7 +178,7 @@ ERRORS: dict[str, tuple[Exception, int]] = {
 
 
 @pytest.mark.parametrize(("error", "status"), ERRORS.values(), ids=ERRORS)
-def test_failed_call_is_an_error_that_clients_do_not_retry(error: Exception, status: int) -> None:
+def test_failed_call_is_an_error_without_retries(error: Exception, status: int) -> None:
     with open_world([error]) as (address, _, _):
         response = chat(address)
     assert response.status_code == status

@@ -60,7 +60,7 @@ def listed(table_id: str, cell: PublishedCell, *words: str) -> list[tuple[str, s
 
 
 @pytest.mark.parametrize("table_id", table_ids())
-def test_every_choice_is_the_papers_or_said_to_differ(table_id: str) -> None:
+def test_every_choice_is_the_papers_or_a_difference(table_id: str) -> None:
     table = load_table(table_id)
     settings = {setting.key for setting in table.settings}
     for cell in cells_of(table_id):
@@ -82,7 +82,7 @@ def cell_of(table_id: str, row: str, column: str) -> PublishedCell:
     return cell
 
 
-def test_what_differs_is_listed_and_nothing_that_a_cell_does_not_use() -> None:
+def test_differences_list_only_used_settings() -> None:
     for table_id, row, value in [
         ("safe/table3", "No Feedback, Qwen 3 4B", "method.shuffle_seed=0"),
         ("knowtrace/table1", "LLaMA3, ERA-CoT", "method.entity_types="),
@@ -139,7 +139,7 @@ def test_which_questions_are_answered_is_described() -> None:
         assert "sample" not in {name for name, _, _ in rows}
 
 
-def test_two_cells_have_equal_settings_only_where_the_paper_has_them() -> None:
+def test_cells_with_equal_settings_are_the_papers() -> None:
     """conf/reproduce/shared.yaml lists the tables that share cells, and lists no others."""
     cells: dict[object, list[tuple[str, str]]] = defaultdict(list)
     for table in map(load_table, table_ids()):
@@ -164,7 +164,7 @@ def test_two_cells_have_equal_settings_only_where_the_paper_has_them() -> None:
     assert trained["+ Noise, Qwen 3 8B"] == {"roles.feedback": "safe_evaluator_noise"}
 
 
-def test_on_a_shared_footing_all_baselines_show_the_same_examples_without_distractors() -> None:
+def test_shared_examples_have_no_distractors() -> None:
     table = choose_footing(load_table("knowtrace/table1"), "shared")
     cells = [cell for cell in table.cells if cell.column == "2Wiki"]
     deciding = {tuple(word for word in cell.overrides if not word.startswith("model=")) for cell in cells}

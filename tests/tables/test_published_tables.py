@@ -46,7 +46,7 @@ from tests.unit.small_table import SMALL, cells_of, table_of
 GROUPS = groups()
 
 
-def test_every_results_table_and_sweep_figure_is_there_and_its_parts_fit_together() -> None:
+def test_every_published_table_is_complete() -> None:
     for table in map(load_table, table_ids()):
         assert len(set(table.rows)) == len(table.rows)
         assert not table.against or table.against in [metric.name for metric in table.metrics]
@@ -61,7 +61,7 @@ def test_every_results_table_and_sweep_figure_is_there_and_its_parts_fit_togethe
             assert set(cell.mean_of) <= set(table.rows), cell
 
 
-def test_every_cell_that_could_run_composes_and_builds_its_method() -> None:
+def test_every_runnable_cell_composes_and_builds() -> None:
     for table in map(load_table, table_ids()):
         for cell in table.cells:
             runs = cell.availability in ("run", "model retired", "needs training")
@@ -155,9 +155,7 @@ def test_files_are_refused_or_completed_by_their_base(tmp_path: Path) -> None:
         assert cell.substitute == ("model=gpt_4o_mini",)
 
 
-def test_a_cell_whose_model_is_missing_or_retired_says_how_to_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cell_with_missing_model_names_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     cell = cells_of(tmp_path, "engine=transformers")["Direct · Demo"]
     assert cell.state == "needs weights"
@@ -173,7 +171,7 @@ def test_a_cell_whose_model_is_missing_or_retired_says_how_to_go_on(
     ]
 
 
-def test_your_model_replaces_the_papers_and_runs_a_trained_row(tmp_path: Path) -> None:
+def test_model_of_the_user_replaces_the_papers(tmp_path: Path) -> None:
     cell = cells_of(tmp_path, "model=smollm2_135m", "engine=scripted")["Direct · Demo"]
     assert cell.state == "run"
     own = ("scoring=trace", "dataset=demo", "method=no_context")
@@ -200,7 +198,7 @@ def test_tables_use_the_released_scorer(table_id: str) -> None:
     assert not named or None not in used
 
 
-def test_unreleased_scorers_and_lacking_golds_are_listed(tmp_path: Path) -> None:
+def test_unreleased_scorers_and_no_golds_are_listed(tmp_path: Path) -> None:
     table = table_of(tmp_path, SMALL.replace("scorer: trace", "scorer: knowtrace"))
     cells = plan_cells(table, ("dataset=demo", "model=smollm2_135m", "engine=scripted"), None)
     ours = "the official scorer of each dataset"
@@ -213,7 +211,7 @@ def test_unreleased_scorers_and_lacking_golds_are_listed(tmp_path: Path) -> None
         _ = table_of(tmp_path, SMALL.replace("scorer: trace", "scorer: tracee")).released
 
 
-def test_only_takes_rows_and_columns_by_name_or_pattern(tmp_path: Path) -> None:
+def test_only_selects_rows_and_columns_by_pattern(tmp_path: Path) -> None:
     assert set(cells_of(tmp_path, only="demo")) == {"Direct · Demo", "Trained · Demo", "Retired · Demo"}
     assert set(cells_of(tmp_path, only="Direct,musique")) == {"Direct · MuSiQue"}
     assert set(cells_of(tmp_path, only="tr*")) == {"Trained · Demo"}
@@ -223,7 +221,7 @@ def test_only_takes_rows_and_columns_by_name_or_pattern(tmp_path: Path) -> None:
     assert [cell.published.row for cell in cells] == ["E5"]
 
 
-def test_overrides_choose_engines_and_replace_former_choices(tmp_path: Path) -> None:
+def test_overrides_replace_engines_and_choices(tmp_path: Path) -> None:
     own = ("retriever=knn", "retriever@retriever.dense=e5", "retriever.share=0.5", "method=ircot", "method.titles=1")
     assert replace_override(own, ("retriever=bm25",)) == ("method=ircot", "method.titles=1", "retriever=bm25")
     assert add_engines(("model=smollm2_135m",)) == ("model=smollm2_135m", "engine=llamacpp")
@@ -237,7 +235,7 @@ def test_overrides_choose_engines_and_replace_former_choices(tmp_path: Path) -> 
     assert not {"dataset.split=train", "sample=trace_paper"} & set(here.overrides)
 
 
-def test_what_is_not_on_this_machine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_files_of_a_cell_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (reason,) = find_missing(("dataset=musique", f"dataset.path={tmp_path / 'nothing.jsonl'}", "engine=scripted"))
     assert reason.startswith("dataset=musique: no data on this machine")
     (tmp_path / "dev.json").write_text("[]")
@@ -257,7 +255,7 @@ def test_what_is_not_on_this_machine_is_named(tmp_path: Path, monkeypatch: pytes
     assert reason.startswith("roles.reader=llama3_8b_instruct: ")
 
 
-def test_the_order_of_rows_is_the_papers_reversed_or_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_order_is_equal_reversed_or_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, words = table_of(tmp_path, SMALL), ("model=smollm2_135m", "engine=scripted")
     planned = plan_cells(table, words, "Direct,Retired,Demo")
     for number, each in enumerate(planned):
@@ -296,7 +294,7 @@ def cell(table_id: str, only: str, *words: str) -> PlannedCell:
     return planned
 
 
-def test_the_commands_of_every_model_are_ones_that_kgqa_takes() -> None:
+def test_commands_of_every_trained_model_are_valid() -> None:
     """They parse, and compose with what is in conf/; what the last one trains has the model's name."""
     assert len(TRAINED) == CELLS
     assert all(each.trained for each in TRAINED)
@@ -340,7 +338,7 @@ def check_composes(command: str, places: tuple[str, ...], overrides: tuple[str, 
         compose(overrides)
 
 
-def test_a_role_takes_weights_of_ones_own_and_others_are_refused(tmp_path: Path) -> None:
+def test_role_accepts_own_weights_and_rejects_others(tmp_path: Path) -> None:
     (tmp_path / "judge.gguf").touch()
     option = f"trained.safe_evaluator_synthetic={tmp_path}/judge.gguf"
     planned = cell("safe/table12", "Synthetic Only? Qwen 3 4B,2Wiki", option)
@@ -384,7 +382,7 @@ def among(paper: str, *overrides: str) -> dict[str, list[int]]:
     return {key: list(values) for key, values in questions.items()}
 
 
-def test_every_paper_has_a_protocol_and_each_cell_its_own_choice() -> None:
+def test_every_paper_has_a_protocol() -> None:
     for paper in PAPERS:
         rules = next(each for id_ in table_ids() if id_.startswith(f"{paper}/") and (each := protocol_of(id_)))
         assert set(rules.tables) | set(rules.metrics) <= set(table_ids())
@@ -407,7 +405,7 @@ def test_every_paper_has_a_protocol_and_each_cell_its_own_choice() -> None:
         assert len(experiment_of(cell).data.questions) == min(asked, 36)
 
 
-def test_a_cell_that_cannot_run_by_the_protocol_is_a_failed_result() -> None:
+def test_cell_outside_the_protocol_is_a_failed_result() -> None:
     experiment = compose_experiment(["method=retrieve_read", "dataset=demo", "engine=scripted", "ranker=lexical"])
     runs = CellRuns(freeze(0, "a", experiment), protocol("ircot/table4"), "ircot/table4")
     runs.run(QUIET, None)
@@ -416,7 +414,7 @@ def test_a_cell_that_cannot_run_by_the_protocol_is_a_failed_result() -> None:
     assert "tune.dev=100: only 36 questions" in str(result.error)
 
 
-def test_cells_with_and_without_a_choice_are_asked_the_same_questions() -> None:
+def test_cells_of_a_protocol_have_the_same_questions() -> None:
     rules = protocol("ircot/table4")
     few = [{key: values[:2] for key, values in entry.among.items()} for entry in rules.tune]
     tune = (entry.model_copy(update={"among": some}) for entry, some in zip(rules.tune, few, strict=True))
@@ -433,7 +431,7 @@ def test_cells_with_and_without_a_choice_are_asked_the_same_questions() -> None:
     assert len(ids) == 1
 
 
-def test_the_sample_of_trace_is_the_last_500_of_its_training_questions() -> None:
+def test_trace_samples_the_last_500_training_questions() -> None:
     for dataset, size in TRAIN_SIZES.items():
         expected = np.random.RandomState(0).permutation(size)[-500:]
         assert trace_positions(size) == sorted(expected)

@@ -86,7 +86,7 @@ def undisturbed(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     return folder, folder / ended(started(folder, llama))
 
 
-def test_each_round_learns_from_what_the_round_before_got_right(undisturbed: tuple[Path, Path]) -> None:
+def test_each_round_learns_from_earlier_right_answers(undisturbed: tuple[Path, Path]) -> None:
     place, folder = undisturbed
     zero, first, second = read(Rounds, folder / "rounds.json").rounds
     assert (zero.number, zero.run, zero.em.mean, zero.filtered.mean) == (0, None, 0, None)
@@ -116,7 +116,7 @@ def test_killed_bootstrapping_resumes_to_equal_bytes(undisturbed: Any, llama: Pa
     assert read_outputs(tmp_path) == read_outputs(undisturbed[0])
 
 
-def test_few_right_answers_and_questions_that_are_learnt_from_end_it(undisturbed: Any, llama: Path) -> None:
+def test_too_few_right_answers_end_the_bootstrap(undisturbed: Any, llama: Path) -> None:
     place, _ = undisturbed
     for words, message in [
         (("bootstrap.fewest=3", "bootstrap.filter=none"), "round 1: 2 of 2 answers are right, fewer than"),

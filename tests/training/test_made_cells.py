@@ -75,7 +75,7 @@ def preset(folder: Path, weights: Path) -> None:
     (folder / "conf" / "model" / "tiny.yaml").write_text(text, encoding="utf-8")
 
 
-def test_a_cell_of_kgps_agent_is_made_and_goes_on_from_each_death(tmp_path: Path) -> None:
+def test_cell_of_kgp_resumes_after_each_kill(tmp_path: Path) -> None:
     (tmp_path / "weights").mkdir()
     preset(tmp_path, tiny.llama(tmp_path / "weights", POSITIONS))
     table, output = make_through_deaths(

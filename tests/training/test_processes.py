@@ -46,7 +46,7 @@ def weights(folder: Path) -> bytes:
     return (folder / "adapter/adapter_model.safetensors").read_bytes()
 
 
-def test_full_disk_is_one_line_and_the_checkpoint_stays(llama: Path, trained: Path, tmp_path: Path) -> None:
+def test_full_disk_is_one_line_and_spares_checkpoints(llama: Path, trained: Path, tmp_path: Path) -> None:
     """A limit on file size is refused by the kernel like a full disk. It is less than the adapter's matrices."""
     settings = task(tmp_path, "LoraTraining", llama, LORA)
     assert tiny.train_step(settings) == 130
@@ -61,7 +61,7 @@ def test_full_disk_is_one_line_and_the_checkpoint_stays(llama: Path, trained: Pa
     assert weights(tmp_path) == weights(trained)
 
 
-def test_two_processes_learn_as_one_with_twice_the_batch(llama: Path, tmp_path: Path) -> None:
+def test_two_processes_equal_one_with_a_double_batch(llama: Path, tmp_path: Path) -> None:
     recipe = {**LORA, "dropout": 0.0, "epochs": 1, "replies": 0}
     both, one = tmp_path / "both", tmp_path / "one"
     settings = task(both, "LoraTraining", llama, {**recipe, "processes": 2})
@@ -72,7 +72,7 @@ def test_two_processes_learn_as_one_with_twice_the_batch(llama: Path, tmp_path: 
     assert len(weights(both)) == len(weights(one))
 
 
-def test_interrupted_command_resumes_and_leaves_all_files(
+def test_interrupted_training_resumes_and_is_complete(
     llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(here := tmp_path)

@@ -118,7 +118,7 @@ SEQ2SEQ = tiny.SCHEDULE | {
 }  # fmt: skip
 
 
-def test_eight_pairs_are_learned_and_the_engine_answers_with_them(t5: Path, tmp_path: Path) -> None:
+def test_engine_answers_with_eight_learned_pairs(t5: Path, tmp_path: Path) -> None:
     """Prompts are rendered by the engine that answers in the end."""
     settings = task(tmp_path, "Seq2SeqTraining", t5, SEQ2SEQ)
     model = Model("tiny", str(t5), None, (), None, 128, "off", None, None)

@@ -149,9 +149,7 @@ def test_answers_side_by_side(viewing: Viewing, keys: dict[str, str]) -> None:
     assert "no run in" in viewing.error("/run/no/such/run/here")
 
 
-def test_run_and_question_pages_are_complete_and_sandboxed(
-    viewing: Viewing, keys: dict[str, str], folder: Path
-) -> None:
+def test_pages_of_runs_and_questions_are_sandboxed(viewing: Viewing, keys: dict[str, str], folder: Path) -> None:
     cookie = {"Cookie": viewing.cookie}
     response, text = viewing.ask(f"/run/{keys['trace']}", cookie)
     assert text == (folder / "outputs" / keys["trace"] / "report.html").read_text(encoding="utf-8")
@@ -213,7 +211,7 @@ def test_other_hosts_and_sites_cannot_read_or_change(viewing: Viewing) -> None:
     assert viewing.ask("/work", mine, "POST", "")[0].status == 403
 
 
-def test_every_reply_has_the_policy_and_no_inline_script(viewing: Viewing, keys: dict[str, str]) -> None:
+def test_every_reply_forbids_inline_scripts(viewing: Viewing, keys: dict[str, str]) -> None:
     both = f"/compare?run={keys['trace']}&run={keys['no_context']}"
     for path in ("/", both, "/plots", "/work", "/assets/viewer.js", "/nowhere", "/run/no/such"):
         response, text = viewing.ask(path, {"Cookie": viewing.cookie})

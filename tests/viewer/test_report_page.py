@@ -41,7 +41,7 @@ def list_ids(browser: Browser) -> list[str]:
     return ids
 
 
-def test_tables_sort_and_filters_leave_the_questions_that_match(browser: Browser, page: Path) -> None:
+def test_tables_sort_and_filters_select_questions(browser: Browser, page: Path) -> None:
     browser.open(page)
     assert browser.value("getComputedStyle(byId('tables')).display") != "none"
     assert browser.value("byId('explorer').hidden")
@@ -63,7 +63,7 @@ def test_tables_sort_and_filters_leave_the_questions_that_match(browser: Browser
     assert browser.value("byId('shown').textContent") == "1 of 12 questions"
 
 
-def test_a_wrong_question_opens_by_keys_with_all_that_led_to_it(browser: Browser, page: Path) -> None:
+def test_wrong_question_opens_with_its_complete_trace(browser: Browser, page: Path) -> None:
     browser.open(page, "#questions")
     wait_for_question(browser, "In which town was the architect")  # the first wrong one
     browser.press("j")
@@ -128,7 +128,7 @@ PELLERY = [
 ]
 
 
-def test_questions_are_sorted_and_taken_along_as_files(browser: Browser, page: Path, tmp_path: Path) -> None:
+def test_questions_are_sorted_and_downloaded(browser: Browser, page: Path, tmp_path: Path) -> None:
     browser.ask("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     browser.open(page, "#questions")
     ids = chosen(browser, "calls", "order")
