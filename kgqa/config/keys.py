@@ -49,6 +49,8 @@ class Key:
     value: Json
     meaning: str
     source: Source
+    # without one of each tuple, such as "reranker=true", the key has no effect. The keys are of the same choice
+    conditions: tuple[tuple[str, ...], ...] = ()
 
     @property
     def default(self) -> str:
@@ -188,7 +190,24 @@ def list_keys(group: str, name: str) -> tuple[Key, ...]:
     return tuple(_list_node_keys(load_node(group, name), group, "", load_origins(group, name)))
 
 
-def _list_node_keys(node: Mapping[str, Json], key: str, prefix: str, origins: Mapping[str, Source]) -> Iterator[Key]:
+def has_effect(key: Key, group: str, values: Mapping[str, Json]) -> bool:
+    """Return whether a key can change an answer with these values, which have their group in their names."""
+    return all(any(_holds(part, group, values) for part in either) for either in key.conditions)
+
+
+def _holds(condition: str, group: str, values: Mapping[str, Json]) -> bool:
+    name, _, allowed = condition.partition("=")
+    path = f"{group}.{name}"
+    return path not in values or format_default(values[path]) in allowed.split("|")
+
+
+def _list_node_keys(
+    node: Mapping[str, Json],
+    key: str,
+    prefix: str,
+    origins: Mapping[str, Source],
+    conditions: tuple[tuple[str, ...], ...] = (),
+) -> Iterator[Key]:
     try:
         fields = declared_fields(import_target(str(node.get("_target_", "")), key))
     except (ConfigError, NameError):
@@ -199,16 +218,18 @@ def _list_node_keys(node: Mapping[str, Json], key: str, prefix: str, origins: Ma
             continue
         field, path = fields.get(name), prefix + name
         setting = field.setting if field else UNKNOWN
+        either = tuple(f"{prefix}{condition}" for condition in setting.only_if.split(" or ") if condition)
+        needed = (*conditions, either) if either else conditions
         if isinstance(value, Mapping) and "_target_" in value:
             if setting.meaning:
-                yield Key(path, NODE, setting.meaning, origins.get(path, setting))
-            yield from _list_node_keys(value, f"{key}.{name}", f"{path}.", origins)
+                yield Key(path, NODE, setting.meaning, origins.get(path, setting), needed)
+            yield from _list_node_keys(value, f"{key}.{name}", f"{path}.", origins, needed)
         else:
             is_default = field is not None and field.default is not MISSING and to_plain(field.default) == value
             has_reference = "${" in str(value)
             # the source of a default is not that of another value
             declared: Source = setting if is_default or has_reference else Source()
-            yield Key(path, value, setting.meaning, origins.get(path, declared))
+            yield Key(path, value, setting.meaning, origins.get(path, declared), needed)
 
 
 def find_sources(config: Config) -> dict[str, str]:

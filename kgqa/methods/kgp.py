@@ -95,12 +95,15 @@ class Kgp:
             "Agent=tfidf: passages per round after the seeds, 30 in total (supplement 8.2).",
             ours="the split is not in the paper",
             code="released code",
+            only_if="agent=tfidf",
         ),
     ] = (5, 5, 5, 3, 2)
     structure: Annotated[
         bool, Setting("Classify questions about pages and tables first, if the documents have any.", paper="§4")
     ] = True
-    max_evidence_tokens: Annotated[Count, Setting("Maximum tokens of generated evidence.", ours="our choice")] = 100
+    max_evidence_tokens: Annotated[
+        Count, Setting("Maximum tokens of generated evidence.", ours="our choice", only_if="agent=llm|t5|llama")
+    ] = 100
     max_answer_tokens: Annotated[
         Count, Setting("Maximum tokens of the answer, which has fewer than 6 words.", ours="our choice")
     ] = 25
@@ -109,12 +112,16 @@ class Kgp:
         Setting(
             "Instruction of agent=t5 and llama. Set the one that the model was trained with.",
             ours="Listing 1, the words are ours",
+            only_if="agent=t5|llama",
         ),
     ] = "Which evidence is still needed to answer the question, given the evidence so far?"
     few_shot: Annotated[
-        tuple[Mapping[str, Json], ...], Setting("Few-shot examples of agent=llm, §5.3.", ours="the examples are ours")
+        tuple[Mapping[str, Json], ...],
+        Setting("Few-shot examples of agent=llm, §5.3.", ours="the examples are ours", only_if="agent=llm"),
     ] = field(kw_only=True)
-    seed: Annotated[int, Setting("Random seed of agent=random.", ours="our choice")] = field(kw_only=True)
+    seed: Annotated[int, Setting("Random seed of agent=random.", ours="our choice", only_if="agent=random")] = field(
+        kw_only=True
+    )
 
     @property
     def uses(self) -> frozenset[Need]:

@@ -99,7 +99,9 @@ class KnowTrace:
     ] = "answer"
     max_exploration_tokens: Annotated[Count, Setting("Maximum tokens of an exploration.", ours="our choice")] = 256
     max_completion_tokens: Annotated[Count, Setting("Maximum tokens of a completion.", ours="our choice")] = 256
-    max_memory_tokens: Annotated[Count, Setting("Maximum tokens with memory=texts.", ours="our choice")] = 512
+    max_memory_tokens: Annotated[
+        Count, Setting("Maximum tokens of the texts.", ours="our choice", only_if="memory=texts")
+    ] = 512
     exploration_few_shot: Annotated[
         tuple[Mapping[str, Json], ...],
         Setting(

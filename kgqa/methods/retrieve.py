@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from kgqa.calls import rank
 from kgqa.errors import ConfigError
-from kgqa.methods.steps.examples import FewShotKeys
+from kgqa.methods.steps.examples import SAMPLE, FewShotKeys
 from kgqa.methods.steps.few_shot import FewShot, choose_pages
 from kgqa.methods.steps.reader import Reader, evidence_of, read_passages
 from kgqa.methods.steps.search import Scope, ScopedMethod
@@ -17,6 +17,8 @@ from kgqa.types import Answer, Passage, Question
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural
 
+# the other readers show no examples, but IIRC's pages are named with them
+SHOWS_EXAMPLES = "reader=direct|cot or scope=corpus"
 QUESTION_WORDS = frozenset(["who", "what", "when", "where", "why", "which", "how", "does", "is"])
 
 
@@ -41,7 +43,8 @@ class RetrieveOnly(ScopedMethod):
         bool, Setting("Rerank the found passages with the cross-encoder of reranker=.", ours="our choice")
     ] = False
     candidates: Annotated[
-        Count, Setting("Passages that the reranker orders. With scope=own: all.", ours="our choice")
+        Count,
+        Setting("Passages that the reranker orders. With scope=own: all.", ours="our choice", only_if="reranker=true"),
     ] = 100
 
     def __post_init__(self) -> None:
@@ -101,7 +104,10 @@ class RetrieveRead(RetrieveOnly, FewShotKeys):
         ),
     ] = "direct"
     max_answer_tokens: Annotated[Count, Setting("Maximum tokens of the answer.", ours="our choice")] = 200
-    few_shot: Annotated[FewShot, Setting("Few-shot examples, as in method=ircot.")] = field(kw_only=True)
+    demonstration_set: Annotated[Count, replace(SAMPLE, only_if=SHOWS_EXAMPLES)] = 1
+    few_shot: Annotated[FewShot, Setting("Few-shot examples, as in method=ircot.", only_if=SHOWS_EXAMPLES)] = field(
+        kw_only=True
+    )
 
     def __post_init__(self) -> None:
         if self.scope == "none" and self.reader in ("zero_shot", "short"):

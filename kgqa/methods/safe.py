@@ -31,6 +31,8 @@ ANSWER_MARK = "####ANSWER:"
 KINDS = r"\((Attribution|Logical|Final Answer)\)"
 MARKER = re.compile(rf"#+\s*ANSWER:[^\S\n]*(.*?)[^\S\n]*(?:{KINDS}.*)?$", flags=re.IGNORECASE | re.MULTILINE)
 TAG = re.compile(rf"{KINDS}\W*$", flags=re.IGNORECASE)
+# without an evaluator, the settings of verdicts have no effect
+JUDGED = "feedback=self|model"
 CITED = re.compile(r"\bPassage\s+(\d+)\b", flags=re.IGNORECASE)
 
 
@@ -118,6 +120,7 @@ class Safe:
         Setting(
             "What to do if a verdict cannot be parsed twice: accept the step | retry | reject at once (released).",
             ours="our choice",
+            only_if=JUDGED,
         ),
     ] = "accept"
     labels: Annotated[
@@ -126,12 +129,18 @@ class Safe:
     max_step_tokens: Annotated[Count, Setting("Maximum tokens of a step.", ours="our choice")] = 128
     max_feedback_tokens: Annotated[
         Count,
-        Setting("Maximum tokens of a verdict. Longer ones are truncated and flagged cut_verdict.", ours="our choice"),
+        Setting(
+            "Maximum tokens of a verdict. Longer ones are truncated and flagged cut_verdict.",
+            ours="our choice",
+            only_if=JUDGED,
+        ),
     ] = 256
     max_feedback_characters: Annotated[
         Count,
         Setting(
-            "Maximum characters of diagnosis and of guidance, if the engine follows a JSON schema.", ours="our choice"
+            "Maximum characters of diagnosis and of guidance, if the engine follows a JSON schema.",
+            ours="our choice",
+            only_if=JUDGED,
         ),
     ] = 400
     max_answer_tokens: Annotated[Count, Setting("Maximum tokens of the answer.", ours="our choice")] = 32
@@ -141,9 +150,9 @@ class Safe:
             "Few-shot examples of steps. The paper does not show its own (Figs. 11, 12).", ours="the examples are ours"
         ),
     ] = field(kw_only=True)
-    verdict_few_shot: Annotated[tuple[Mapping[str, Json], ...], Setting("", ours="the examples are ours")] = field(
-        kw_only=True
-    )
+    verdict_few_shot: Annotated[
+        tuple[Mapping[str, Json], ...], Setting("", ours="the examples are ours", only_if=JUDGED)
+    ] = field(kw_only=True)
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
 

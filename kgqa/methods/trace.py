@@ -199,6 +199,7 @@ class Trace:
             "example instead (the "
             "released code).",
             ours="our choice",
+            only_if="demonstrations=adaptive|fixed",
         ),
     ] = "last_step"
     layout: Annotated[

@@ -17,7 +17,7 @@ from kgqa.artifacts.adapter import CONFIG
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.trained import Trained
 from kgqa.config.files import GroupChoice, config_files, flatten, groups, list_choices
-from kgqa.config.keys import list_keys, paper_choice
+from kgqa.config.keys import has_effect, list_keys, paper_choice
 from kgqa.config.overrides import override_key, override_values, parse_override
 from kgqa.config.short_forms import model_slug
 from kgqa.datasets.sampling import TRACE_SAMPLE
@@ -247,12 +247,15 @@ def _describe_program(key: str, source: Source, released: Mapping[str, Json], *,
 
 
 def _find_sources(experiment: Experiment) -> dict[str, tuple[str, Source]]:
-    """Return the choice and the source of each key. An experiment's key replaces another file's."""
+    """Return the choice and the source of each key with an effect. An experiment's key replaces another file's."""
     sources: dict[str, tuple[str, Source]] = {}
+    values = flatten(experiment.config)
     for group in VALUED:
         if name := experiment.choices.get(group):
             part = "" if group == "experiment" else f"{group}."
-            sources |= {f"{part}{key.name}": (f"{group}={name}", key.source) for key in list_keys(group, name)}
+            for key in list_keys(group, name):
+                if has_effect(key, group, values):
+                    sources[f"{part}{key.name}"] = f"{group}={name}", key.source
     return sources
 
 

@@ -43,6 +43,9 @@ CENTROIDS = 256
 REFINED = 10
 # passages that FAISS returns from a GPU at most
 GPU_LIMIT = 2048
+# the backends that a setting is for
+INVERTED = "backend=ivf|ivfpq"
+LINKED = "backend=hnsw"
 # queries (Q, d) and a count → positions (Q, count) in any order; -1: none
 Nearest = Callable[[Any, int], Any]
 
@@ -90,20 +93,35 @@ class Dense:
             "Ivf: number of inverted lists, at most one per 64 passages. FAISS recommends 4 to 16 times the square "
             "root of the number of passages.",
             other="FAISS' guidelines for 200,000 passages",
+            only_if=INVERTED,
         ),
     ] = 1024
     probes: Annotated[
-        Count, Setting("Ivf: number of lists that a query looks into.", ours="chosen by recall, see docs/dev/LOG.md")
+        Count,
+        Setting(
+            "Ivf: number of lists that a query looks into.",
+            ours="chosen by recall, see docs/dev/LOG.md",
+            only_if=INVERTED,
+        ),
     ] = 64
     code_size: Annotated[
         Count,
-        Setting("Ivfpq: bytes per vector. It must divide the dimensions of the encoder.", other="FAISS' guidelines"),
+        Setting(
+            "Ivfpq: bytes per vector. It must divide the dimensions of the encoder.",
+            other="FAISS' guidelines",
+            only_if="backend=ivfpq",
+        ),
         AddedLater(),
     ] = 64
-    links: Annotated[Count, Setting("Hnsw: number of neighbors of a vector.", other="FAISS' guidelines")] = 32
-    build_breadth: Annotated[Count, Setting("Hnsw: candidates for each vector that is added.", ours="our choice")] = 80
+    links: Annotated[
+        Count, Setting("Hnsw: number of neighbors of a vector.", other="FAISS' guidelines", only_if=LINKED)
+    ] = 32
+    build_breadth: Annotated[
+        Count, Setting("Hnsw: candidates for each vector that is added.", ours="our choice", only_if=LINKED)
+    ] = 80
     breadth: Annotated[
-        Count, Setting("Hnsw: candidates that a query follows.", ours="chosen by recall, see docs/dev/LOG.md")
+        Count,
+        Setting("Hnsw: candidates that a query follows.", ours="chosen by recall, see docs/dev/LOG.md", only_if=LINKED),
     ] = 256
 
     pools: ClassVar[bool] = True

@@ -8,7 +8,7 @@ from it. No other place describes a setting.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, cast, get_type_hints
 
@@ -53,9 +53,12 @@ class Setting(Source):
     """Describe a field: `Setting("Number of chains.", paper="§C.4")`.
 
     meaning: one or two sentences with the allowed values, and what null means.
+    only_if: the value of a setting next to it without which this one has no effect, such as "backend=ivf|ivfpq" or
+        "reader=cot or scope=corpus".
     """
 
     meaning: str
+    only_if: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,28 @@ def test_cells_without_weights_have_differences() -> None:
     assert "method.temperature of method=search_agent" in [name for name, _, _ in rows]
 
 
+@pytest.mark.parametrize(
+    ("table_id", "row", "column", "unused"),
+    [
+        ("kgp/table1", "KNN", "HotpotQA", ["candidates", "few_shot", "demonstration_set", "probes", "breadth"]),
+        ("kgp/table1", "KGP-T5", "HotpotQA", ["method.rounds", "method.seed"]),
+        ("knowtrace/table1", "LLaMA3, KnowTrace", "2Wiki", ["max_memory_tokens"]),
+        ("safe/table3", "No Feedback, Qwen 3 4B", "2Wiki", ["max_feedback_tokens", "unparsable"]),
+    ],
+)
+def test_values_without_effect_are_not_listed(table_id: str, row: str, column: str, unused: list[str]) -> None:
+    rows = listed(table_id, cell_of(table_id, row, column), "limit=5")
+    values = " ".join(ours for name, _, ours in rows if name.startswith("values of"))
+    assert values
+    assert not [name for name in unused if name in values]
+
+
+def test_values_with_effect_are_listed() -> None:
+    cell = cell_of("knowtrace/table1", "LLaMA3, IRCoT", "2Wiki")
+    rows = {name: ours for name, _, ours in listed("knowtrace/table1", cell)}
+    assert "method.few_shot.labelled" in rows["values of method=ircot"]
+
+
 def test_which_questions_are_answered_is_described() -> None:
     for words, expected in [
         ((), "all questions of the dev split"),

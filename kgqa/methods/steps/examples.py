@@ -136,6 +136,9 @@ class Example:
         return Fill(passages_text(around), Triple(step.triple.head, step.triple.relation, mark), step.question, value)
 
 
+SAMPLE = Setting("Which random sample of the pool.", ours="our choice")
+
+
 @dataclass(frozen=True)
 class FewShotKeys:
     """The keys of methods with few-shot examples from a pool."""
@@ -147,7 +150,7 @@ class FewShotKeys:
             "same questions."
         ),
     ]
-    demonstration_set: Annotated[Count, Setting("Which random sample of the pool.", ours="our choice")] = 1
+    demonstration_set: Annotated[Count, SAMPLE] = 1
     demonstration_count: Annotated[
         Natural,
         Setting(
