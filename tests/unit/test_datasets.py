@@ -87,8 +87,6 @@ def test_gold_is_the_passage_with_the_sentence(tmp_path: Path) -> None:
     ],
 )
 def test_gold_without_passages_is_titles(tmp_path: Path, gold: dict[str, Any]) -> None:
-    context = [["C", ["Short."]], ["C", ["One.", "Two."]], ["C", ["Other.", "Two."]], ["C", ["One.", "Two."]]]
-    question = only(hotpotqa(array(tmp_path, hotpotqa_record(context=context, supporting_facts=[["C", 1]]))))
     bare = {"id": "a", "question": "?", "answer": "x", "type": "bridge"}
     question = only(hotpotqa(array(tmp_path, {**bare, **gold})))
     assert question.support_titles == {"A & B", "C"}
@@ -206,7 +204,6 @@ def test_invalid_file_is_rejected_with_its_place(tmp_path: Path, content: bytes,
     ],
 )
 def test_invalid_record_is_rejected_with_its_line(tmp_path: Path, changes: dict[str, Any], error: str) -> None:
-    file = tmp_path / "questions.jsonl"
     file = lines(tmp_path, musique_record(id="a"), musique_record(**changes))
     assert re.match(f"{re.escape(str(file))}:2: {error}", refusal(musique(file)))
 

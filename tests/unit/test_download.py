@@ -174,16 +174,6 @@ def test_abstracts_become_the_same_corpus_each_time(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_archive_of_abstracts_is_rejected(tmp_path: Path, files: dict[str, bytes], message: str) -> None:
-    pages = {
-        "enwiki/AA/wiki_00.bz2": shard(
-            {"title": "Ann", "text": ["Ann is ", " a painter."]}, {"title": "Bob &amp; Co.", "text": ["A shop."]}
-        ),
-        "enwiki/AB/wiki_00.bz2": shard({"title": "Empty", "text": []}),
-    }
-    archive = tarred(tmp_path / "abstracts.tar.bz2", pages, "bz2")
-    counts: list[int] = []
-    for name in ("one.jsonl.gz", "two.jsonl.gz"):
-        unpack_abstracts(archive, tmp_path / name, counts.append)
     archive = tarred(tmp_path / "other.tar.bz2", files, "bz2")
     with pytest.raises(DataError, match=message):
         unpack_abstracts(archive, tmp_path / "out" / "corpus.jsonl.gz", lambda _: None)

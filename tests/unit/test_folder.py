@@ -152,8 +152,11 @@ def run(name: str, seconds: int, *files: str) -> Path:
 def test_run_is_named_by_path_or_prefix() -> None:
     first = run("demo/trace/small/beeb5e9d", 1)
     run("demo/golden/small/be000000", 2)
-    for text in (str(first), f"{first}/", "beeb5e9d", "bee", "trace/small/b", "trace", "demo/tr", "outputs/demo/trace"):
-        assert find_run(text) == first
+    names = [str(first), f"{first}/", "beeb5e9d", "bee", "trace/small/b", "trace", "demo/tr", "outputs/demo/trace"]
+    assert [name for name in names if find_run(name) != first] == []
+
+
+def test_prefix_of_several_runs_is_ambiguous() -> None:
     for number in range(7):
         run(f"demo/trace/small/ce00000{number}", number)
     names = "demo/trace/small/ce000006, demo/trace/small/ce000005"
@@ -209,13 +212,31 @@ def test_runs_are_filtered_and_newest_first(capsys: pytest.CaptureFixture[str]) 
     assert json.loads("".join(listed("--json", "musique")))[0]["em"] is None
 
 
-def test_invalid_filters_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, message in (("--limit 0", "at least 1"), ("methods=x", "Did you mean method")):
-        assert main(["runs", *words.split()]) == 2
-        assert message in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param("--limit 0", "at least 1", id="limit"),
+        pytest.param("methods=x", "Did you mean method", id="unknown filter"),
+    ],
+)
+def test_invalid_filters_are_rejected(capsys: pytest.CaptureFixture[str], words: str, message: str) -> None:
+    assert main(["runs", *words.split()]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show",
+        "report",
+        "report --format trec --out o",
+        "evaluate",
+        "compare last",
+    ],
+)
+def test_ambiguous_name_is_rejected_by_every_command(capsys: pytest.CaptureFixture[str], command: str) -> None:
     run("demo/trace/small/ab", 1)
     run("demo/trace/small/ac", 2)
-    for command in ("show", "report", "report --format trec --out o", "evaluate", "compare last"):
-        assert main([*command.split(), "a"]) == 2
-        message = "kgqa: a: matches several runs: demo/trace/small/ac, demo/trace/small/ab. Add more of the name.\n"
-        assert capsys.readouterr().err == message
+    assert main([*command.split(), "a"]) == 2
+    message = "kgqa: a: matches several runs: demo/trace/small/ac, demo/trace/small/ab. Add more of the name.\n"
+    assert capsys.readouterr().err == message

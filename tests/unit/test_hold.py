@@ -7,6 +7,7 @@ import math
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -92,11 +93,22 @@ def test_log_probabilities_have_a_floor(value: Any) -> None:
         assert LOWEST <= logprob <= 1e-3
 
 
-def test_long_pause_ends_the_wait() -> None:
-    for after, is_over in [(0.0, False), (59.0, False), (61.0, True), (math.inf, True)]:
-        hold = Hold("http://127.0.0.1:1/v1", AT_ONCE)
-        assert hold.fail("429", after, is_trial=False) is is_over
-        hold.close()
+@pytest.mark.parametrize(
+    ("after", "is_over"),
+    [
+        pytest.param(0.0, False, id="no pause"),
+        pytest.param(59.0, False, id="below a minute"),
+        pytest.param(61.0, True, id="above a minute"),
+        pytest.param(math.inf, True, id="for ever"),
+    ],
+)
+def test_long_pause_ends_the_wait(after: float, is_over: bool) -> None:
+    hold = Hold("http://127.0.0.1:1/v1", AT_ONCE)
+    assert hold.fail("429", after, is_trial=False) is is_over
+    hold.close()
+
+
+def test_canceled_trial_lets_the_next_call_try() -> None:
     hold = Hold("http://127.0.0.1:1/v1", AT_ONCE)
     hold.close()
     hold.fail("a broken connection", 0.0, is_trial=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -140,13 +141,14 @@ def ask(endpoint: str, home: Path, *names: str) -> list[str]:
 def test_a_refusal_of_the_hub_says_what_to_do(tmp_path: Path) -> None:
     with serve(Refusing) as endpoint:
         *refused, first, second = ask(endpoint, tmp_path, *REFUSALS)
-    for place, name in enumerate(REFUSALS):
-        for line in refused[2 * place : 2 * place + 2]:
-            assert line.startswith(f"model={name}: not available from the hub (")
-            assert "check the name, accept the licence on the hub, and set HF_TOKEN, or name a folder" in line
-    assert len(refused) == 6
-    for line in (first, second):
-        assert "unset HF_HUB_OFFLINE, or name a folder" in line
+    names = [name for name in REFUSALS for _ in range(2)]
+    assert [line.partition(" (")[0] for line in refused] == [
+        f"model={name}: not available from the hub" for name in names
+    ]
+    fix = "check the name, accept the licence on the hub, and set HF_TOKEN, or name a folder"
+    assert [line for line in refused if fix not in line] == []
+    assert "unset HF_HUB_OFFLINE, or name a folder" in first
+    assert "unset HF_HUB_OFFLINE, or name a folder" in second
 
 
 def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
@@ -154,7 +156,5 @@ def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
         closed.bind(("127.0.0.1", 0))
         refused = ask(f"http://127.0.0.1:{closed.getsockname()[1]}", tmp_path, "owner/encoder")
     assert len(refused) == 4
-    for line in refused[:2]:
-        assert line.startswith("model=owner/encoder: not available from the hub: ")
-        assert "onnect" in line
-        assert "name a folder" in line
+    message = r"model=owner/encoder: not available from the hub: .*onnect.*name a folder"
+    assert [line for line in refused[:2] if not re.match(message, line)] == []

@@ -81,13 +81,21 @@ def test_self_ask_searches_for_each_follow_up_question() -> None:
     )
     # all passages stand before the question
     assert "Title: Ada Holm" in last.messages[0].content
-    many = [" 0?\n", *(f" a\nFollow-up: {n}?\n" for n in range(1, 5)), " Gorm"]
-    repeated = [" Who?\n", " Ada\nFollow-up: Who?\n", " Gorm"]
-    for replies, flag in ((repeated, "repeated_follow_up"), ([" \n", " Gorm"], "unreadable_reply"), (many, None)):
-        world = World(*replies)
-        answer = world.answer("self_ask")
-        assert (answer.text, answer.flags) == ("Gorm", {"forced_answer": 1, **({flag: 1} if flag else {})})
-        assert world.generations[-1].prompt.prefill.endswith("\nFinal answer:")
+
+
+@pytest.mark.parametrize(
+    ("replies", "flags"),
+    [
+        pytest.param([" Who?\n", " Ada\nFollow-up: Who?\n", " Gorm"], {"repeated_follow_up": 1}, id="repeated"),
+        pytest.param([" \n", " Gorm"], {"unreadable_reply": 1}, id="empty"),
+        pytest.param([" 0?\n", *(f" a\nFollow-up: {n}?\n" for n in range(1, 5)), " Gorm"], {}, id="too many"),
+    ],
+)
+def test_self_ask_forces_an_answer(replies: list[str], flags: dict[str, int]) -> None:
+    world = World(*replies)
+    answer = world.answer("self_ask")
+    assert (answer.text, answer.flags) == ("Gorm", {"forced_answer": 1, **flags})
+    assert world.generations[-1].prompt.prefill.endswith("\nFinal answer:")
 
 
 def test_react_alternates_thought_and_action() -> None:
@@ -118,25 +126,71 @@ def test_react_alternates_thought_and_action() -> None:
     assert world.generations[1].prompt.prefill == "Thought 1: I need the author.\nAction 1:"
 
 
-def test_actions_and_scores_parse_in_usual_forms() -> None:
-    for step in (
-        " So.\nAction 2: Finish[Gorm]",
-        " So.\n**Action 2:** Finish[Gorm].",
-        " So.\naction 2: finish[Gorm]\n\nThought 3: done\nAction 3: Search[x]",
-        " So.\nAction 1: Search[x]\nAction 2: Finish[Gorm]",
-    ):
-        kind, argument, end = read_action(step, 2)
-        assert (kind, argument) == ("finish", "Gorm")
-        assert "Thought 3" not in step[:end]
-    for text, score in [
-        (" 10", 10), ("8.", 8), ("10.", 10), ("7/10", 7), ("**9**", 9), ("Score: 6", 6), ("8.5", 8.5), ("9.0", 9),
-        ("0", 0), *((text, None) for text in ("100", "10.5", "-1", "11/10", "x", "", "The relation is 8")),
-    ]:  # fmt: skip
-        assert read_score(text) == score
-    for text in ("", "Gorm", "The answer to all questions", "He answered: yes", "Answerable: no"):
-        assert read_conclusion(text) == (text, False)
-    for text in ("I looked.\nAnswer:", "**Final answer:**", "So the answer is:"):  # nothing after the marker
-        assert read_conclusion(text) == ("", True)
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(" So.\nAction 2: Finish[Gorm]", id="plain"),
+        pytest.param(" So.\n**Action 2:** Finish[Gorm].", id="bold"),
+        pytest.param(" So.\naction 2: finish[Gorm]\n\nThought 3: done\nAction 3: Search[x]", id="lower case"),
+        pytest.param(" So.\nAction 1: Search[x]\nAction 2: Finish[Gorm]", id="first action"),
+    ],
+)
+def test_action_parses_in_usual_forms(step: str) -> None:
+    kind, argument, end = read_action(step, 2)
+    assert (kind, argument) == ("finish", "Gorm")
+    assert "Thought 3" not in step[:end]
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        pytest.param(" 10", 10, id="10"),
+        pytest.param("8.", 8, id="8."),
+        pytest.param("10.", 10, id="10."),
+        pytest.param("7/10", 7, id="7/10"),
+        pytest.param("**9**", 9, id="9"),
+        pytest.param("Score: 6", 6, id="Score 6"),
+        pytest.param("8.5", 8.5, id="8.5"),
+        pytest.param("9.0", 9, id="9.0"),
+        pytest.param("0", 0, id="0"),
+        pytest.param("100", None, id="100"),
+        pytest.param("10.5", None, id="10.5"),
+        pytest.param("-1", None, id="-1"),
+        pytest.param("11/10", None, id="11/10"),
+        pytest.param("x", None, id="x"),
+        pytest.param("", None, id=""),
+        pytest.param("The relation is 8", None, id="The relation is 8"),
+    ],
+)
+def test_confidence_parses_in_usual_forms(text: str, score: float | None) -> None:
+    assert read_score(text) == score
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id=""),
+        pytest.param("Gorm", id="Gorm"),
+        pytest.param("The answer to all questions", id="The answer to all questions"),
+        pytest.param("He answered: yes", id="He answered yes"),
+        pytest.param("Answerable: no", id="Answerable no"),
+    ],
+)
+def test_text_without_marker_is_no_conclusion(text: str) -> None:
+    assert read_conclusion(text) == (text, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("I looked.\nAnswer:", id="answer"),
+        pytest.param("**Final answer:**", id="final answer"),
+        # nothing after the marker
+        pytest.param("So the answer is:", id="so the answer is"),
+    ],
+)
+def test_conclusion_after_the_marker_may_be_empty(text: str) -> None:
+    assert read_conclusion(text) == ("", True)
 
 
 ODD = ("", "\n\n\n", "Die Antwort ist Gorm.", "la " * 200, '{"answer": ', "<a;b;c", "[](); \x00 ?1 <?1; ?1; ?1>")
@@ -179,12 +233,18 @@ def test_only_confident_triples_continue() -> None:
         "Sub-questions:\nWho wrote Reed Lake? Ada Holm\nWhere was Ada Holm born? Gorm"
     )
     assert answer.notes["fills"] == [("Who wrote Reed Lake?", "Ada Holm", 9), ("Where was Ada Holm born?", "Gorm", 6)]
-    for reply, flag in ((" 5", "unsure_fill"), (" surely", "unreadable_score")):
-        world = World("<Reed Lake; author; ?1>", " Who wrote Reed Lake?", " Ada Holm", reply, "\nAnswer: Gorm")
-        assert world.answer("ge_reasoning").flags == {flag: 1, "unfilled": 1}
-        final = world.prompts()[-1].rpartition("Question:")[2]
-        assert "<Reed Lake; author; ?1>" in final
-        assert "Ada Holm" not in final
+
+
+@pytest.mark.parametrize(("reply", "flag"), [(" 5", "unsure_fill"), (" surely", "unreadable_score")])
+def test_unsure_fill_leaves_the_triple_open(reply: str, flag: str) -> None:
+    world = World("<Reed Lake; author; ?1>", " Who wrote Reed Lake?", " Ada Holm", reply, "\nAnswer: Gorm")
+    assert world.answer("ge_reasoning").flags == {flag: 1, "unfilled": 1}
+    final = world.prompts()[-1].rpartition("Question:")[2]
+    assert "<Reed Lake; author; ?1>" in final
+    assert "Ada Holm" not in final
+
+
+def test_ge_reasoning_without_questions_or_fills() -> None:
     world = World("<Reed Lake; author; ?1>", " Who wrote it?", "unknown", "\nAnswer: Gorm")
     assert world.answer("ge_reasoning").flags == {"unfilled": 1}
     world = World("<?1; wrote; Reed Lake>\n<?1; born in; Gorm>", "unknown", "Ada Holm", "\nAnswer: Gorm")
@@ -198,16 +258,24 @@ def test_only_confident_triples_continue() -> None:
     assert answer.flags == {"no_search": 1, "unfilled": 1}
 
 
-def test_ge_reasoning_fills_unknowns() -> None:
-    for graph, filled in [
-        ("<Reed Lake; author; ?author>\n<?author; born in; ?town>", ("Ada Holm", "born in", "Gorm")),
-        ("<Reed Lake; author; ?>\n<?; born in; ?>", ("Ada Holm", "born in", "Gorm")),
-        ("Reed Lake; author; ?1\n?1; born in; ?2", ("Ada Holm", "born in", "Gorm")),
-        ("<Reed Lake; author; ?>\n<Who?; author; ?>", ("Who?", "author", "Gorm")),
-    ]:
-        answer = World(graph, "Ada Holm", "Gorm", "\nAnswer: Gorm").answer("ge_reasoning", **PLAIN)
-        assert answer.notes["filled_graph"] == [("Reed Lake", "author", "Ada Holm"), filled]
-        assert not answer.flags
+@pytest.mark.parametrize(
+    ("graph", "filled"),
+    [
+        pytest.param(
+            "<Reed Lake; author; ?author>\n<?author; born in; ?town>", ("Ada Holm", "born in", "Gorm"), id="names"
+        ),
+        pytest.param("<Reed Lake; author; ?>\n<?; born in; ?>", ("Ada Holm", "born in", "Gorm"), id="marks"),
+        pytest.param("Reed Lake; author; ?1\n?1; born in; ?2", ("Ada Holm", "born in", "Gorm"), id="numbers"),
+        pytest.param("<Reed Lake; author; ?>\n<Who?; author; ?>", ("Who?", "author", "Gorm"), id="mark in a name"),
+    ],
+)
+def test_ge_reasoning_fills_unknowns(graph: str, filled: tuple[str, str, str]) -> None:
+    answer = World(graph, "Ada Holm", "Gorm", "\nAnswer: Gorm").answer("ge_reasoning", **PLAIN)
+    assert answer.notes["filled_graph"] == [("Reed Lake", "author", "Ada Holm"), filled]
+    assert not answer.flags
+
+
+def test_independent_unknowns_are_filled_in_parallel() -> None:
     widths: list[int] = []
     world = World("<Reed Lake; author; ?1>\n<Ada Holm; born in; ?2>", "Ada Holm", "Gorm", "\nAnswer: Gorm")
     drive(replace(built_method("ge_reasoning"), **PLAIN).answer(QUESTION), world, widths)
@@ -263,6 +331,15 @@ LABELLED = [
 INLINE = ["She was born there, so the answer is: Gorm.", "Thus, the answer is Gorm."]
 
 
+@pytest.mark.parametrize("start", [" Yes\nThought: Holm wrote it.\n", " Yes. Holm wrote it.\n", "Holm wrote it.\n"])
+@pytest.mark.parametrize("form", LABELLED + INLINE)
+def test_exploration_parses_usual_answer_forms(form: str, start: str) -> None:
+    exploration = read_exploration(start + form)
+    assert exploration.sufficient
+    assert exploration.answer.strip("*") == "Gorm"
+    assert exploration.thought.startswith("Holm wrote it.")
+
+
 @pytest.mark.parametrize("form", LABELLED + INLINE)
 def test_every_method_parses_usual_answer_forms(form: str) -> None:
     def reply(call: Any) -> Any:
@@ -270,11 +347,6 @@ def test_every_method_parses_usual_answer_forms(form: str) -> None:
 
     answer, is_marked = read_conclusion(f"Ada Holm wrote it.\n{form}\n")
     assert (answer.strip("*"), is_marked) == ("Gorm", True)
-    for start in (" Yes\nThought: Holm wrote it.\n", " Yes. Holm wrote it.\n", "Holm wrote it.\n"):
-        exploration = read_exploration(start + form)
-        assert exploration.sufficient
-        assert exploration.answer.strip("*") == "Gorm"
-        assert exploration.thought.startswith("Holm wrote it.")
     if form in LABELLED and "\n" not in form:
         assert drive(read(QUESTION, "", (), 25), reply).text.strip("*") == "Gorm"
         assert read_answer(Completion(form))[0].strip("*") == "Gorm"

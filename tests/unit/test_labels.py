@@ -43,13 +43,13 @@ def longest_match(option: str, options: tuple[str, ...], ahead: int) -> float:
     return total((), "")
 
 
-def test_options_share_all_probability() -> None:
-    for count in (1, 52, 155):
-        spelling = spell(labels(count), by_character)
-        logprobs, mass = spelling.score(conditional(spelling))
-        assert len(logprobs) == count
-        assert math.isclose(sum(map(math.exp, logprobs)), 1)
-        assert 0 < mass <= 1
+@pytest.mark.parametrize("count", [1, 52, 155])
+def test_options_share_all_probability(count: int) -> None:
+    spelling = spell(labels(count), by_character)
+    logprobs, mass = spelling.score(conditional(spelling))
+    assert len(logprobs) == count
+    assert math.isclose(sum(map(math.exp, logprobs)), 1)
+    assert 0 < mass <= 1
 
 
 def test_labels_count_with_and_without_leading_blank() -> None:

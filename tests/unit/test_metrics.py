@@ -20,19 +20,38 @@ from kgqa.scoring.metrics import (
 from kgqa.scoring.normalisation import normalise, normalise_for_drop
 
 
-def test_normalization_drops_case_and_articles() -> None:
-    for text, expected in [
-        ("The  Beatles!", "beatles"), ("a man, an apple and the sea", "man apple and sea"), ("U.S.A.", "usa"),
-        ("another theme", "another theme"), ("four-year", "fouryear"), ("The", ""), ("“Paris”", "“paris”"),
-        ("1939–1945", "1939–1945"), ("São\u00a0Paulo", "são paulo"),
-    ]:  # fmt: skip
-        assert normalise(text) == expected
-    # DROP: numbers in one notation, words split at hyphens. The "$" makes "$3.50" no number, so its point is dropped.
-    for text, expected in [
-        ("1,000 men", "1000.0 men"), ("1000.0", "1000.0"), ("$3.50", "350.0"), ("3.50", "3.5"), ("-5", "5.0"),
-        ("the four-year term", "four year term"), ("8th", "8th"),
-    ]:  # fmt: skip
-        assert normalise_for_drop(text) == expected
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("The  Beatles!", "beatles", id="The  Beatles"),
+        pytest.param("a man, an apple and the sea", "man apple and sea", id="a man, an apple and the sea"),
+        pytest.param("U.S.A.", "usa", id="U.S.A."),
+        pytest.param("another theme", "another theme", id="another theme"),
+        pytest.param("four-year", "fouryear", id="four-year"),
+        pytest.param("The", "", id="The"),
+        pytest.param("“Paris”", "“paris”", id="Paris"),
+        pytest.param("1939–1945", "1939–1945", id="19391945"),
+        pytest.param("São\u00a0Paulo", "são paulo", id="SãoPaulo"),
+    ],
+)
+def test_normalization_drops_case_and_articles(text: str, expected: str) -> None:
+    assert normalise(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("1,000 men", "1000.0 men", id="1,000 men"),
+        pytest.param("1000.0", "1000.0", id="1000.0"),
+        pytest.param("$3.50", "350.0", id="3.50"),
+        pytest.param("3.50", "3.5", id="3.50"),
+        pytest.param("-5", "5.0", id="-5"),
+        pytest.param("the four-year term", "four year term", id="the four-year term"),
+        pytest.param("8th", "8th", id="8th"),
+    ],
+)
+def test_normalization_of_drop(text: str, expected: str) -> None:
+    assert normalise_for_drop(text) == expected
 
 
 IBM = ["International Business Machines", "IBM"]
@@ -127,13 +146,21 @@ def test_profile_without_package_names_the_extra(monkeypatch: pytest.MonkeyPatch
     available_profiles.cache_clear()
 
 
-def test_drop_matches_spans_one_to_one() -> None:
-    for predicted, gold, expected in [
-        (["Bob Hope", "Ann"], ["Ann", "Bob Hope"], (1, 1)), (["Ann", "Bob"], ["Ann"], (0, 0.5)),
-        (["Ann"], ["Ann", "Bob", "Cy"], (0, 0.33)), (["Ann", "Ann"], ["Ann", "Bob"], (0, 0.5)),
-        (["Ann", "Ann"], ["Ann"], (0, 0.5)),
-    ]:  # fmt: skip
-        assert drop_scores(predicted, gold) == expected
+@pytest.mark.parametrize(
+    ("predicted", "gold", "expected"),
+    [
+        pytest.param(["Bob Hope", "Ann"], ["Ann", "Bob Hope"], (1, 1), id="other order"),
+        pytest.param(["Ann", "Bob"], ["Ann"], (0, 0.5), id="one too many"),
+        pytest.param(["Ann"], ["Ann", "Bob", "Cy"], (0, 0.33), id="two missing"),
+        pytest.param(["Ann", "Ann"], ["Ann", "Bob"], (0, 0.5), id="equal spans"),
+        pytest.param(["Ann", "Ann"], ["Ann"], (0, 0.5), id="equal spans of one gold"),
+    ],
+)
+def test_drop_matches_spans_one_to_one(predicted: list[str], gold: list[str], expected: tuple[float, float]) -> None:
+    assert drop_scores(predicted, gold) == expected
+
+
+def test_best_alignment_is_not_greedy() -> None:
     # greedy would take 0.9 and then 0
     assert best_alignment([[0.9, 0.8], [0.8, 0.0]]) == pytest.approx(1.6)
 
@@ -211,13 +238,23 @@ def test_answers_like_these_do_not_abstain(text: str) -> None:
     assert not abstains(text)
 
 
-def test_the_words_of_a_gold_answer_are_in_the_answer() -> None:
-    for answer, golds, contained in [
-        ("It was written in Paris, France.", ["Paris"], 1), ("The Paris.", ["paris"], 1),
-        ("Parisian", ["Paris"], 0), ("I do not know", ["no"], 0), ("No, it is not.", ["no"], 1),
-        ("Rolling on the river", ["river rolling"], 0),
-        ("He is known as J.R.R. Tolkien", ["Tolkien, J.R.R.", "J. R. R. Tolkien", "JRR Tolkien"], 1),
-        ("City of Light", ["Paris", "city of light"], 1), ("Paris", ["The"], 0), ("", ["the"], 1),
-        ("", ["Paris"], 0),
-    ]:  # fmt: skip
-        assert contains_gold(answer, golds) == contained
+@pytest.mark.parametrize(
+    ("answer", "golds", "contained"),
+    [
+        pytest.param("It was written in Paris, France.", ["Paris"], 1, id="sentence"),
+        pytest.param("The Paris.", ["paris"], 1, id="article"),
+        pytest.param("Parisian", ["Paris"], 0, id="longer word"),
+        pytest.param("I do not know", ["no"], 0, id="negation"),
+        pytest.param("No, it is not.", ["no"], 1, id="punctuation"),
+        pytest.param("Rolling on the river", ["river rolling"], 0, id="other order"),
+        pytest.param(
+            "He is known as J.R.R. Tolkien", ["Tolkien, J.R.R.", "J. R. R. Tolkien", "JRR Tolkien"], 1, id="initials"
+        ),
+        pytest.param("City of Light", ["Paris", "city of light"], 1, id="second gold"),
+        pytest.param("Paris", ["The"], 0, id="gold of an article"),
+        pytest.param("", ["the"], 1, id="empty answer, gold of an article"),
+        pytest.param("", ["Paris"], 0, id="empty answer"),
+    ],
+)
+def test_the_words_of_a_gold_answer_are_in_the_answer(answer: str, golds: list[str], contained: int) -> None:
+    assert contains_gold(answer, golds) == contained

@@ -66,19 +66,31 @@ def test_own_choice_wins_over_the_built_in_one() -> None:
     assert find_user_parts(compose(["method=trace"])) is None
 
 
-def test_error_of_an_own_module_is_one_line() -> None:
-    mine = METHOD.format(name="Mine")
-    for name, text, message in [
-        ("broken", "class Mine\n", "broken.py:1: expected ':'"),
-        ("lacking", "import no_such_library\n", "lacking.py:1: No module named 'no_such_library'"),
-        ("failing", "\n\nx = y\n", "failing.py:3: NameError: name 'y' is not defined"),
-        ("other", "class Yours: ...\n", "has no attribute 'Mine'"),
-        ("lazy", mine.replace("depth", "length"), "unknown key. Did you mean length?"),
-        ("typed", mine.replace("depth: int", "depth: 'Depth'"), "name 'Depth' is not defined"),
-        ("no_method", mine.replace("answer", "reply"), "method._target_=no_method.Mine: not a method: missing answer"),
-    ]:
-        own_method(name, text)
-        assert message in refusal(lambda name: parts.method(compose([f"method={name}"])["method"]), name)
+MINE = METHOD.format(name="Mine")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        pytest.param("broken", "class Mine\n", "broken.py:1: expected ':'", id="broken"),
+        pytest.param(
+            "lacking", "import no_such_library\n", "lacking.py:1: No module named 'no_such_library'", id="lacking"
+        ),
+        pytest.param("failing", "\n\nx = y\n", "failing.py:3: NameError: name 'y' is not defined", id="failing"),
+        pytest.param("other", "class Yours: ...\n", "has no attribute 'Mine'", id="other"),
+        pytest.param("lazy", MINE.replace("depth", "length"), "unknown key. Did you mean length?", id="lazy"),
+        pytest.param("typed", MINE.replace("depth: int", "depth: 'Depth'"), "name 'Depth' is not defined", id="typed"),
+        pytest.param(
+            "no_method",
+            MINE.replace("answer", "reply"),
+            "method._target_=no_method.Mine: not a method: missing answer",
+            id="no_method",
+        ),
+    ],
+)
+def test_error_of_an_own_module_is_one_line(name: str, text: str, message: str) -> None:
+    own_method(name, text)
+    assert message in refusal(lambda name: parts.method(compose([f"method={name}"])["method"]), name)
 
 
 @pytest.mark.parametrize("field", ["model: object", "model: object = None", ""], ids=["needed", "default", "none"])
@@ -115,10 +127,12 @@ def test_own_templates_load_by_name() -> None:
 
 
 def test_render_edited_template() -> None:
-    for template, text in (("{{ shown }} {{ text }}", "x y"), ("another {{ shown }}", "another x")):
+    texts = []
+    for template in ("{{ shown }} {{ text }}", "another {{ shown }}"):
         file = write("prompts/once/ask.j2", f"{{% block completion %}}{template}{{% endblock %}}")
         os.utime(file, (len(template), len(template)))
-        assert render("once/ask", shown="x", text="y").messages[0].content == text
+        texts.append(render("once/ask", shown="x", text="y").messages[0].content)
+    assert texts == ["x y", "another x"]
 
 
 def test_file_without_a_component_is_reported() -> None:
@@ -263,14 +277,25 @@ def test_unknown_key_in_preset_is_rejected() -> None:
             compose(["experiment=mine"])
 
 
-def test_api_key_as_value_is_rejected_and_not_repeated() -> None:
-    for name, key in KEYS.items():
-        write("conf/experiment/mine.yaml", f"# @package _global_\nengine: {{extra_body: {{user: '{key}'}}}}\n")
-        cases = [[f"+openai_api_key='{key}'"], [f"run_nam='{key}'"], ["experiment=mine", "engine=openai"]]
-        for overrides in cases if name == "openai" else cases[:1]:
-            with pytest.raises(ConfigError, match=r"looks like an API key") as error:
-                compose(overrides)
-            assert key not in str(error.value)
+@pytest.mark.parametrize("name", KEYS)
+def test_api_key_as_value_is_rejected_and_not_repeated(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"looks like an API key") as error:
+        compose([f"+openai_api_key='{KEYS[name]}'"])
+    assert KEYS[name] not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "overrides", [["run_nam='{}'"], ["experiment=mine", "engine=openai"]], ids=["unknown key", "file"]
+)
+def test_api_key_in_other_places_is_rejected(overrides: list[str]) -> None:
+    key = KEYS["openai"]
+    write("conf/experiment/mine.yaml", f"# @package _global_\nengine: {{extra_body: {{user: '{key}'}}}}\n")
+    with pytest.raises(ConfigError, match=r"looks like an API key") as error:
+        compose([override.format(key) for override in overrides])
+    assert key not in str(error.value)
+
+
+def test_values_like_keys_are_accepted() -> None:
     extra = ", ".join(f"k{n}: {value!r}" for n, value in enumerate(NO_KEYS))
     config = compose([f"+engine.extra_body={{{extra}}}", "engine=openai"])
     assert tuple(config["engine"]["extra_body"].values()) == NO_KEYS

@@ -78,14 +78,22 @@ def test_table_over_a_page_break_has_one_header(tmp_path: Path) -> None:
     assert max(map(len, ordinary)) <= 250
 
 
-def test_tables_have_the_numbers_of_their_captions(tmp_path: Path) -> None:
-    captions = [STATIONS, "Words.", "Table 7: Late", STATIONS, "Words.", STATIONS, "More.", "Table 7: Again", STATIONS]
-    for story, tables in [
-        ([STATIONS, "", "Words in between.", STATIONS], ["table 1 page 1", "table 2 page 2"]),
-        (captions, ["table 1 page 1", "table 7 page 1", "table 8 page 1", "table 9 page 1"]),
-    ]:
-        titles = places(read(make(tmp_path / "a.pdf", story)))
-        assert [place for place in titles if place.startswith("table")] == tables
+@pytest.mark.parametrize(
+    ("story", "tables"),
+    [
+        pytest.param(
+            [STATIONS, "", "Words in between.", STATIONS], ["table 1 page 1", "table 2 page 2"], id="no captions"
+        ),
+        pytest.param(
+            [STATIONS, "Words.", "Table 7: Late", STATIONS, "Words.", STATIONS, "More.", "Table 7: Again", STATIONS],
+            ["table 1 page 1", "table 7 page 1", "table 8 page 1", "table 9 page 1"],
+            id="captions",
+        ),
+    ],
+)
+def test_tables_have_the_numbers_of_their_captions(story: list[Any], tables: list[str], tmp_path: Path) -> None:
+    titles = places(read(make(tmp_path / "a.pdf", story)))
+    assert [place for place in titles if place.startswith("table")] == tables
 
 
 def test_columns_cells_frames_and_hyphens(tmp_path: Path) -> None:

@@ -24,12 +24,21 @@ def read(folder: Path, content: Any) -> list[Prediction]:
     return read_predictions(write(folder / "predictions.json", content))
 
 
-def test_files_of_predictions_give_answers_and_titles(tmp_path: Path) -> None:
-    for indent, evidence in ((None, {}), (2, {"evidence": {"q1": [["Pellery", "country", "Dorvany"]]}})):
-        first, second = read(tmp_path, json.dumps({**evidence, **OFFICIAL}, indent=indent))
-        assert (first.question_id, first.answer, first.titles) == ("q1", "Pellery", ("Pellery", "R&B Bridge"))
-        assert (second.answer, second.titles, second.error) == ("", (), None)
-        assert first.passages_of(QUESTIONS[0]) == (TOWN.id, BRIDGE.id)
+@pytest.mark.parametrize(
+    ("indent", "evidence"),
+    [(None, {}), (2, {"evidence": {"q1": [["Pellery", "country", "Dorvany"]]}})],
+    ids=["official", "indented, with evidence"],
+)
+def test_files_of_predictions_give_answers_and_titles(
+    indent: int | None, evidence: dict[str, Any], tmp_path: Path
+) -> None:
+    first, second = read(tmp_path, json.dumps({**evidence, **OFFICIAL}, indent=indent))
+    assert (first.question_id, first.answer, first.titles) == ("q1", "Pellery", ("Pellery", "R&B Bridge"))
+    assert (second.answer, second.titles, second.error) == ("", (), None)
+    assert first.passages_of(QUESTIONS[0]) == (TOWN.id, BRIDGE.id)
+
+
+def test_titles_of_predictions_name_passages(tmp_path: Path) -> None:
     (unknown,) = read(tmp_path, {"answer": {"q1": "Pellery"}, "sp": {}})
     assert unknown.passages_of(QUESTIONS[0]) is None
     (unlike,) = read(tmp_path, {"answer": {"q1": "x"}, "sp": {"q1": [["Elsewhere", 0], ["Pellery", 0]]}})

@@ -57,8 +57,7 @@ def test_every_method_shows_the_best_passages_that_fit(name: str) -> None:
     assert answer.flags["passages_dropped"] >= 40
     assert len(answer.evidence) == 50
     assert world.shown
-    for ranks in world.shown:
-        assert set(ranks) == set(range(max(ranks) + 1))
+    assert [sorted(set(ranks)) for ranks in world.shown] == [[*range(max(ranks) + 1)] for ranks in world.shown]
     assert max(len(ranks) for ranks in world.shown) >= 5
     assert answer.figures["passage_tokens"] >= 102 * max(len(ranks) for ranks in world.shown)
 
@@ -67,13 +66,16 @@ def prompt(passages: tuple[Passage, ...]) -> Generate:
     return Generate(Prompt("reader/answer", (Message("user", passages_text(passages)),)), 10)
 
 
-def test_passages_fill_the_prompt() -> None:
-    for count in (50, 49, 13, 1, 0):
-        world, reading = World(limit=103 * count), ReadingLog(Question("q", "Who?", ()))
-        drive(reading.send(prompt, FIFTY), world)
-        assert [ranks[-1] + 1 for ranks in world.shown] == ([count] if count else [])
-        assert reading.flags["passages_dropped"] == 50 - count
-        assert reading.tokens == reading.last == 103 * count
+@pytest.mark.parametrize("count", [50, 49, 13, 1, 0])
+def test_passages_fill_the_prompt(count: int) -> None:
+    world, reading = World(limit=103 * count), ReadingLog(Question("q", "Who?", ()))
+    drive(reading.send(prompt, FIFTY), world)
+    assert [ranks[-1] + 1 for ranks in world.shown] == ([count] if count else [])
+    assert reading.flags["passages_dropped"] == 50 - count
+    assert reading.tokens == reading.last == 103 * count
+
+
+def test_prompt_too_long_without_passages_is_an_error() -> None:
     with pytest.raises(PromptTooLong):
         drive(ReadingLog(Question("q", "Who?", ())).send(prompt, FIFTY), World(limit=-1))
 
@@ -112,19 +114,25 @@ class PinnedWorld(method_world.DryWorld):
 
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - OTHERS))
-def test_prompts_show_a_pinned_passage_once(name: str) -> None:
-    for passages in ((ALDER,), (ALDER, MAIN)):
-        world = PinnedWorld(passages=passages)
-        answer = drive(built_method(name).answer(PINNED), world)
-        messages = ["\n".join(message.content for message in call.prompt.messages) for call in world.generations]
-        prompts = [prompt for prompt in messages if PINNED.text in prompt]
-        parts = [prompts[-1].rpartition(PINNED.text)[0]]
-        # the call that reads passages for an agent
-        if name in ("search_o1", "simple_deep_searcher"):
-            parts += [prompt.partition(PINNED.text)[0] for prompt in prompts if "Pages found:" in prompt]
-            assert len(parts) > 1
-        assert [before.count(MAIN.text) for before in parts] == [1] * len(parts)
-        assert MAIN in passages or MAIN.id not in answer.evidence
+@pytest.mark.parametrize(
+    "passages",
+    [
+        pytest.param((ALDER,), id="not retrieved"),
+        pytest.param((ALDER, MAIN), id="retrieved"),
+    ],
+)
+def test_prompts_show_a_pinned_passage_once(name: str, passages: tuple[Passage, ...]) -> None:
+    world = PinnedWorld(passages=passages)
+    answer = drive(built_method(name).answer(PINNED), world)
+    messages = ["\n".join(message.content for message in call.prompt.messages) for call in world.generations]
+    prompts = [prompt for prompt in messages if PINNED.text in prompt]
+    parts = [prompts[-1].rpartition(PINNED.text)[0]]
+    # the call that reads passages for an agent
+    if name in ("search_o1", "simple_deep_searcher"):
+        parts += [prompt.partition(PINNED.text)[0] for prompt in prompts if "Pages found:" in prompt]
+        assert len(parts) > 1
+    assert [before.count(MAIN.text) for before in parts] == [1] * len(parts)
+    assert MAIN in passages or MAIN.id not in answer.evidence
 
 
 SAME = ("retrieve_read", "ircot", *RETRIEVING[1:])
