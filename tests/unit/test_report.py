@@ -114,15 +114,20 @@ def test_every_table_is_in_all_formats(run: FinishedRun, folder: Path, page: str
     text, html = (folder / "report.md").read_text("utf-8"), re.sub(r' class="number"', "", unescape(page))
     fragment = re.sub(r' class="number"', "", unescape(notebook_html(run.title, sections(run))))
     assert len(sections(run)) >= 8
-    for section in sections(run):
-        title = "summary" if section.is_folded else "h2"
-        assert f"<{title}>{section.title}</{title}>" in html
-        assert section.title == "Scores" or f"## {section.title}\n" in text
-        for row in section.rows:
-            assert "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" in text
-            name, *cells = row
-            assert f'<th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in cells) in html
-            assert f'<th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in cells) in fragment
+    rows = [row for section in sections(run) for row in section.rows]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    assert [line for line in lines if line not in text] == []
+    html_rows = [
+        f'<th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in cells) for name, *cells in rows
+    ]
+    assert [row for row in html_rows if row not in html] == []
+    assert [row for row in html_rows if row not in fragment] == []
+    titles = [(section.title, "summary" if section.is_folded else "h2") for section in sections(run)]
+    assert [title for title, tag in titles if f"<{tag}>{title}</{tag}>" not in html] == []
+    assert [title for title, _ in titles if f"## {title}\n" not in text] == ["Scores"]
+
+
+def test_latex_has_scores_and_escapes(run: FinishedRun, folder: Path) -> None:
     f1, text = run.metrics.score("f1"), write_report(FinishedRun.read(folder), "latex").read_text(encoding="utf-8")
     assert f"F1 & {f1.mean:.1f} & [{f1.low:.1f}, {f1.high:.1f}] & 5 \\\\" in text
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") >= 4
@@ -134,29 +139,28 @@ def test_every_table_is_in_all_formats(run: FinishedRun, folder: Path, page: str
 
 def test_question_scores_average_to_run_scores(run: FinishedRun, folder: Path) -> None:
     rows = [reported.row for reported in RunQuestions(run)]
-    for name in ("em", "f1", "containment", "support_recall", "support_error_rate"):
-        mean = sum(row[name] or 0 for row in rows) / len(rows)
-        assert mean == pytest.approx(run.metrics.score(name).mean)
+    names = ("em", "f1", "containment", "support_recall", "support_error_rate")
+    means = {name: sum(row[name] or 0 for row in rows) / len(rows) for name in names}
+    assert means == pytest.approx({name: run.metrics.score(name).mean for name in names})
     assert sum(row["prompt_tokens"] for row in rows) == run.metrics.cost.method.prompt_tokens
     assert sum(row["output_tokens"] for row in rows) == run.metrics.cost.method.output_tokens
     by_id = {row["question_id"]: row for row in rows}
     lines = csv_rows(write_report(FinishedRun.read(folder), "csv"))
     assert [line["question_id"] for line in lines] == question_ids(run.folder)
-    for line in lines:
-        row = by_id[line["question_id"]]
-        assert (line["answer"], float(line["f1"])) == (row["answer"], row["f1"])
-        assert json.loads(line["gold"]) == row["gold"]
+    values = {line["question_id"]: (line["answer"], float(line["f1"]), json.loads(line["gold"])) for line in lines}
+    assert values == {name: (row["answer"], row["f1"], row["gold"]) for name, row in by_id.items()}
 
 
 def test_page_has_traces_and_needs_no_network(run: FinishedRun, folder: Path, page: str) -> None:
     rows, *traces = packed(page)
     assert [row["question_id"] for row in rows] == question_ids(run.folder)
     by_id = {traced.question.id: traced for traced in read_trace(folder)}
-    for row, trace in zip(rows, traces, strict=True):
+    records = []
+    for row in rows:
         traced = by_id[row["question_id"]]
         calls = [abridge_call(call) for call in traced.calls]
-        record = rounded({**traced.json(), "calls": calls, "judgement": None})
-        assert whole(trace["value"], trace["paragraphs"]) == record
+        records.append(rounded({**traced.json(), "calls": calls, "judgement": None}))
+    assert [whole(trace["value"], trace["paragraphs"]) for trace in traces] == records
     assert rows[0]["question"].endswith(HOSTILE)
     assert "alert(1)" not in page
     assert page.count("<script") == page.count("</script>") == 3

@@ -63,29 +63,43 @@ def test_figure_has_hollow_points_of_the_paper() -> None:
     assert figure_of(place="Table 4").plots() == figure_of(lines=[]).plots() == []
 
 
+SVG = "{http://www.w3.org/2000/svg}"
+
+
 def test_plot_is_well_formed_with_points_in_order() -> None:
     series = [Series("s & t", [Point(1, 5.0), Point(2, 7.0, 6.0, 9.0)], 0), Series("u", [], 1)]
     picture = svg(Plot("a <b>", "x axis", "y axis", series))
     root = ElementTree.fromstring(picture)
-    space = "{http://www.w3.org/2000/svg}"
-    (line,) = root.iter(f"{space}polyline")
+    (line,) = root.iter(f"{SVG}polyline")
     (x1, y1), (x2, y2) = (map(float, pair.split(",")) for pair in line.attrib["points"].split())
     assert (x1 < x2, y1 > y2) == (True, True)  # pixels count downwards
-    upright = [text.text for text in root.iter(f"{space}text") if "transform" not in text.attrib]
-    turned = [text.text for text in root.iter(f"{space}text") if "transform" in text.attrib]
+    upright = [text.text for text in root.iter(f"{SVG}text") if "transform" not in text.attrib]
+    turned = [text.text for text in root.iter(f"{SVG}text") if "transform" in text.attrib]
     assert ({"s & t", "x axis"} <= {*upright}, turned) == (True, ["y axis"])
-    picture = svg(Plot("EM", "K", "EM", [Series("ours", [Point(5, 0.0), Point(10, 0.0)], 0)]))  # equal values
-    texts = {text.text or "" for text in ElementTree.fromstring(picture).iter(f"{space}text")}
+
+
+def test_plot_of_equal_values_has_an_axis() -> None:
+    picture = svg(Plot("EM", "K", "EM", [Series("ours", [Point(5, 0.0), Point(10, 0.0)], 0)]))
+    texts = {text.text or "" for text in ElementTree.fromstring(picture).iter(f"{SVG}text")}
     assert {"0", "1"} < {text for text in texts if not text.startswith("-")} == texts
+
+
+def test_axis_of_costs_is_logarithmic() -> None:
     points = [Point(30, 10), Point(300, 20), Point(3000, 30)]
     first, second, third = (float(x) for x in re.findall(r'cx="([\d.]+)"', draw(points, x_is_cost=True))[:3])
     assert abs((second - first) - (third - second)) < 0.2
     first, second, third = (float(x) for x in re.findall(r'cx="([\d.]+)"', draw(points, x_is_cost=False))[:3])
     assert third - second > 5 * (second - first)
-    for low, high in ((0.0, 1.0), (33.3, 71.9), (-3.0, 4.0), (0.001, 0.0012), (1e6, 5e6)):
-        marks = ticks(low, high)
-        assert marks[0] <= low < high <= marks[-1]
-        assert 3 <= len(marks) <= 8
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (33.3, 71.9), (-3.0, 4.0), (0.001, 0.0012), (1e6, 5e6)])
+def test_ticks_include_the_values(low: float, high: float) -> None:
+    marks = ticks(low, high)
+    assert marks[0] <= low < high <= marks[-1]
+    assert 3 <= len(marks) <= 8
+
+
+def test_ticks_of_costs_are_logarithmic() -> None:
     assert (log_ticks(30, 300), log_ticks(0.02, 0.05)) == ([20, 50, 100, 200, 500], [0.02, 0.05])
 
 
@@ -94,19 +108,19 @@ def test_reports_are_written_in_every_form(tmp_path: Path) -> None:
     figure = figure_of(orders=[Order("HotpotQA", "EM", 36, 4, 2, 30)], second_hand="two notes")
     figure = replace(figure, lines=[replace(figure.lines[0], ours=ours), *figure.lines[1:]])
     page = write_reproduction(figure, tmp_path).read_text(encoding="utf-8")
-    for part in ("Row &lt;1&gt;", "which count as wrong", 'aria-label="Figure 4, EM"'):
-        assert part in page
+    parts = ["Row &lt;1&gt;", "which count as wrong", 'aria-label="Figure 4, EM"']
+    assert [part for part in parts if part not in page] == []
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")  # needs no network
     markdown = (tmp_path / "report.md").read_text(encoding="utf-8")
-    for row in (
+    rows = [
         "The published values are secondary, from two notes.",
         "| L | metric | published | ours (small@vllm) |",
         "| 1 | EM | 40.0 | 45.0 (answered 191 of 200) | 40.0 to 50.0 |",
         "| +5.0 [−3.0, +13.0] | cannot tell | 13.0 | inside |",
         "| 2 | EM | – | 47.0 | 41.0 to 52.0 |", "| 3 | EM | ~44.0 ± 0.5 | – |  |  | needs weights |",
         "| reader | LLaMA-3 | model=x |", "| HotpotQA | EM | 36 | 4 | 2 | 30 |", "within 3 points of 0",
-    ):  # fmt: skip
-        assert row in markdown
+    ]  # fmt: skip
+    assert [row for row in rows if row not in markdown] == []
     latex = (tmp_path / "report.tex").read_text(encoding="utf-8")
     assert r"1 & EM & 40.0 & 45.0 (answered 191 of 200) & 40.0 to 50.0 & " in latex
     assert r" & +5.0 [$-$3.0, +13.0] & cannot tell & 13.0 & inside \\" in latex
@@ -118,12 +132,22 @@ def draw(points: list[Point], *, x_is_cost: bool) -> str:
     return svg(Plot("t", "tokens", "EM", [Series("runs", points, 0, line=False)], x_is_cost=x_is_cost))
 
 
-def test_few_paper_questions_are_reported() -> None:
-    for questions, is_named in ((500, True), (7405, False), (None, False)):
-        few = Value(40.0, approximate=False, spread=None, questions=questions)
-        figure = figure_of(lines=[replace(figure_of().lines[0], published=few)])
-        text = "so few questions that their own sampling error is up to 4.3 points"
-        assert (text in " ".join(figure.verdicts().text).replace("\n", " ")) == is_named
+@pytest.mark.parametrize(
+    ("questions", "is_named"),
+    [
+        pytest.param(500, True, id="500"),
+        pytest.param(7405, False, id="7405"),
+        pytest.param(None, False, id="unknown"),
+    ],
+)
+def test_few_paper_questions_are_reported(questions: int | None, is_named: bool) -> None:
+    few = Value(40.0, approximate=False, spread=None, questions=questions)
+    figure = figure_of(lines=[replace(figure_of().lines[0], published=few)])
+    text = "so few questions that their own sampling error is up to 4.3 points"
+    assert (text in " ".join(figure.verdicts().text).replace("\n", " ")) == is_named
+
+
+def test_tokens_have_no_decimals() -> None:
     metric, delta = PublishedMetric("Tokens", "context_tokens", "tokens", ""), Delta(-101.84, -223.8, 31.6, "agrees")
     value, ours = Value(2551, approximate=False, spread=None), Ours(2449.16, 2329.7, 2580.7, 80)
     figure = figure_of(lines=[Line("Row <1>", "1", metric, value, ours, delta, "")])
@@ -151,8 +175,7 @@ def test_values_have_intervals_or_combine_several() -> None:
     assert share.mean == pytest.approx(100 / 3)
     assert ours_of("cost.seconds / questions", "s") == Ours(2.0, None, None, 40)
     assert ours_of("figures.errors, redundancy - figures.errors, off-topic", "errors") == Ours(1.0, None, None, 40)
-    for undefined in ("scores.f1", "judge.accuracy", "figures.retries / figures.steps"):
-        assert ours_of(undefined) is None
+    assert [ours_of(name) for name in ("scores.f1", "judge.accuracy", "figures.retries / figures.steps")] == [None] * 3
     assert read_measured_value(METRICS, PublishedMetric("metric", None, "%", "nothing corresponds to it")) is None
 
 
@@ -160,40 +183,56 @@ def of(number: float, questions: int | None = 7405, spread: float | None = None)
     return Value(number, approximate=False, spread=spread, questions=questions)
 
 
-def test_values_agree_if_interval_is_within_margin() -> None:
-    for published, ours, expected in [
-        (of(50.5), Ours(50, 49, 51, 7405), "agrees"),
+@pytest.mark.parametrize(
+    ("published", "ours", "expected"),
+    [
+        pytest.param(of(50.5), Ours(50, 49, 51, 7405), "agrees", id="within 3 points"),
         # the interval excludes 0 and reaches beyond 3 points
-        (of(52.5), Ours(50, 49, 51, 7405), "differs"),
-        (of(60.0), Ours(50, 49, 51, 7405), "differs"),
+        pytest.param(of(52.5), Ours(50, 49, 51, 7405), "differs", id="excludes 0 and exceeds 3 points"),
+        pytest.param(of(60.0), Ours(50, 49, 51, 7405), "differs", id="10 points apart"),
         # equal means, but an interval of 15 points
-        (of(50.0), Ours(50, 35, 65, 40), "cannot tell"),
-        # the paper's own error is as large
-        (of(50.0, 40), Ours(50, 49, 51, 7405), "cannot tell"),
+        pytest.param(of(50.0), Ours(50, 35, 65, 40), "cannot tell", id="interval of 15 points"),
+        pytest.param(of(50.0, 40), Ours(50, 49, 51, 7405), "cannot tell", id="40 questions of the paper"),
         # with 7,405 questions it would differ
-        (of(56.0, 200), Ours(50, 49, 51, 7405), "cannot tell"),
-        (of(56.0), Ours(50, 49, 51, 7405), "differs"),
+        pytest.param(of(56.0, 200), Ours(50, 49, 51, 7405), "cannot tell", id="200 questions of the paper"),
+        pytest.param(of(56.0), Ours(50, 49, 51, 7405), "differs", id="6 points apart"),
         # its runs differ by 4 points
-        (of(56.0, 7405, 4.0), Ours(50, 49, 51, 7405), "cannot tell"),
-        (of(50.0), Ours(50, 50, 50, 29), "cannot tell"),
+        pytest.param(of(56.0, 7405, 4.0), Ours(50, 49, 51, 7405), "cannot tell", id="runs of the paper differ"),
+        pytest.param(of(50.0), Ours(50, 50, 50, 29), "cannot tell", id="29 questions"),
         # no answer of 40 is right
-        (of(10.0), Ours(0, 0, 8.76, 40), "differs"),
-        (of(5.0), Ours(0, 0, 8.76, 40), "cannot tell"),
-        (of(52.0), Ours(50, None, None, 7405), "cannot tell"),
-    ]:
-        assert compare_with_published(published, ours, "%").verdict == expected, (published, ours)
+        pytest.param(of(10.0), Ours(0, 0, 8.76, 40), "differs", id="no answer of 40 is right"),
+        pytest.param(of(5.0), Ours(0, 0, 8.76, 40), "cannot tell", id="5 points of 40 questions"),
+        pytest.param(of(52.0), Ours(50, None, None, 7405), "cannot tell", id="no interval"),
+    ],
+)
+def test_values_agree_if_interval_is_within_margin(published: Value, ours: Ours, expected: str) -> None:
+    assert compare_with_published(published, ours, "%").verdict == expected
+
+
+def test_margin_can_be_set() -> None:
     assert compare_with_published(of(50.0), Ours(53, 52, 54, 7405), "%", 3).verdict == "differs"
     assert compare_with_published(of(50.0), Ours(53, 52, 54, 7405), "%", 6).verdict == "agrees"
-    for ours, expected in [
-        (Ours(103, 101, 105, 500), "agrees"),
-        (Ours(120, 118, 122, 500), "differs"),
-        (Ours(103, 60, 140, 500), "cannot tell"),
-        (Ours(103, None, None, 500), "cannot tell"),
-        (Ours(100, None, None, 500), "agrees"),  # a count that is equal
-    ]:
-        assert compare_with_published(of(100.0, 500), ours, "tokens").verdict == expected
-    for mean in (6.0, 380.0):  # they depend on the hardware
-        assert compare_with_published(of(6.0, 500), Ours(mean, mean - 1, mean + 1, 500), "s").verdict == "not compared"
+
+
+@pytest.mark.parametrize("mean", [6.0, 380.0])
+def test_seconds_are_not_compared(mean: float) -> None:
+    # they depend on the hardware
+    assert compare_with_published(of(6.0, 500), Ours(mean, mean - 1, mean + 1, 500), "s").verdict == "not compared"
+
+
+@pytest.mark.parametrize(
+    ("ours", "expected"),
+    [
+        pytest.param(Ours(103, 101, 105, 500), "agrees", id="within 10 %"),
+        pytest.param(Ours(120, 118, 122, 500), "differs", id="20 % apart"),
+        pytest.param(Ours(103, 60, 140, 500), "cannot tell", id="wide interval"),
+        pytest.param(Ours(103, None, None, 500), "cannot tell", id="no interval"),
+        # a count that is equal
+        pytest.param(Ours(100, None, None, 500), "agrees", id="equal count"),
+    ],
+)
+def test_tokens_agree_within_a_tenth(ours: Ours, expected: str) -> None:
+    assert compare_with_published(of(100.0, 500), ours, "tokens").verdict == expected
 
 
 @pytest.mark.parametrize(

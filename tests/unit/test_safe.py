@@ -60,8 +60,8 @@ def test_another_evaluator_has_to_be_named() -> None:
     own = ("method=safe", "method.feedback=model", "engine=scripted")
     with pytest.raises(ConfigError, match=r"^method.feedback=model requires its own model: set roles.feedback=P"):
         _ = compose_experiment(own).method
-    for overrides in ((*own, "roles.feedback=qwen3_4b"), ("method=safe", "engine=scripted")):
-        assert isinstance(compose_experiment(overrides).method, Safe)
+    assert isinstance(compose_experiment((*own, "roles.feedback=qwen3_4b")).method, Safe)
+    assert isinstance(compose_experiment(("method=safe", "engine=scripted")).method, Safe)
 
 
 def test_rejected_step_is_retried_then_accepted() -> None:
@@ -121,23 +121,28 @@ def test_the_released_loop_differs_in_four_places() -> None:
     assert answer.flags == {"unparsable_verdict": 1, "unresolved_step": 1}
 
 
-def test_at_the_bound_an_answer_is_forced() -> None:
-    for reply in (
+@pytest.mark.parametrize(
+    "reply",
+    [
         # a small model begins its answer on a line of its own
-        "\nGorm\n\nStep 3: According to",
-        # Figure 13's form, once more behind the prefill
-        "\n#### ANSWER: Gorm (Final Answer)\n",
-        "Step 3: ####ANSWER: Gorm (Final Answer)",
-        "####ANSWER: Gorm (Final Answer)\n####ANSWER: Torvane (Final Answer)",
-        "Gorm (Final Answer)\n\n####ANSWER: Torvane",
-        "Final answer: Gorm",
-        Completion("The steps lead to this.\n\n####ANSWER: Gorm (Final Answer)", flags=("no_prefill",)),
-        Completion("Gorm", flags=("no_prefill",)),
-    ):
-        world = World(AUTHOR, RIGHT, BORN, RIGHT, reply)
-        answer = world.answer(max_steps=2)
-        assert (world.stages, world.generations[-1].stop) == (["step", "judge", "step", "judge", "conclude"], ())
-        assert (answer.text, answer.flags) == ("Gorm", {"forced_answer": 1})
+        pytest.param("\nGorm\n\nStep 3: According to", id="own line"),
+        pytest.param("\n#### ANSWER: Gorm (Final Answer)\n", id="Figure 13"),
+        pytest.param("Step 3: ####ANSWER: Gorm (Final Answer)", id="step"),
+        pytest.param("####ANSWER: Gorm (Final Answer)\n####ANSWER: Torvane (Final Answer)", id="two answers"),
+        pytest.param("Gorm (Final Answer)\n\n####ANSWER: Torvane", id="two forms"),
+        pytest.param("Final answer: Gorm", id="final answer"),
+        pytest.param(
+            Completion("The steps lead to this.\n\n####ANSWER: Gorm (Final Answer)", flags=("no_prefill",)),
+            id="no prefill",
+        ),
+        pytest.param(Completion("Gorm", flags=("no_prefill",)), id="no prefill, bare"),
+    ],
+)
+def test_at_the_bound_an_answer_is_forced(reply: str | Completion) -> None:
+    world = World(AUTHOR, RIGHT, BORN, RIGHT, reply)
+    answer = world.answer(max_steps=2)
+    assert (world.stages, world.generations[-1].stop) == (["step", "judge", "step", "judge", "conclude"], ())
+    assert (answer.text, answer.flags) == ("Gorm", {"forced_answer": 1})
 
 
 def test_verdict_call_is_repeated_once() -> None:
@@ -167,19 +172,35 @@ def test_ten_passages_include_gold_in_a_fixed_order() -> None:
     assert len(SAFE.sample_passages(QUESTION)) == 2
 
 
-def test_texts_of_steps_and_verdicts_are_read() -> None:
-    for text, kind, answer in [
-        *(("A. (Attribution)", "attribution", None), ("So C. (logical).", "logical", None)),
-        # small models give it another step's tag
-        ("####ANSWER: 5 May. (Logical)", "final answer", "5 May."),
-        ("## answer: (the) Gorm", "final answer", "(the) Gorm"),
-        *(("####ANSWER:", "final answer", ""), ("I think so.", "", None), ("", "", None)),
-    ]:
-        step = read_step(text)
-        assert (step.kind, step.answer) == (kind, answer)
-    for name, error_type in [
-        *(("off topic", "Off-topic"), ("PREMATURE  ATTRIBUTION", "Premature Attribution"), ("Correct", CORRECT)),
-        *(("correct (no error)", CORRECT), ("Incorrect", None), ("Unsupported claim", None), ("", None)),
-    ]:
-        result = read_verdict(f"Verdict: {verdict(name)} done")
-        assert (result.error_type if result else None) == error_type
+@pytest.mark.parametrize(
+    ("text", "kind", "answer"),
+    [
+        pytest.param("A. (Attribution)", "attribution", None, id="A. Attribution"),
+        pytest.param("So C. (logical).", "logical", None, id="So C. logical."),
+        pytest.param("####ANSWER: 5 May. (Logical)", "final answer", "5 May.", id="ANSWER 5 May. Logical"),
+        pytest.param("## answer: (the) Gorm", "final answer", "(the) Gorm", id="answer the Gorm"),
+        pytest.param("####ANSWER:", "final answer", "", id="ANSWER"),
+        pytest.param("I think so.", "", None, id="I think so."),
+        pytest.param("", "", None, id=""),
+    ],
+)
+def test_step_has_a_kind_and_an_answer(text: str, kind: str, answer: str | None) -> None:
+    step = read_step(text)
+    assert (step.kind, step.answer) == (kind, answer)
+
+
+@pytest.mark.parametrize(
+    ("name", "error_type"),
+    [
+        pytest.param("off topic", "Off-topic", id="off topic"),
+        pytest.param("PREMATURE  ATTRIBUTION", "Premature Attribution", id="PREMATURE  ATTRIBUTION"),
+        pytest.param("Correct", CORRECT, id="Correct"),
+        pytest.param("correct (no error)", CORRECT, id="correct no error"),
+        pytest.param("Incorrect", None, id="Incorrect"),
+        pytest.param("Unsupported claim", None, id="Unsupported claim"),
+        pytest.param("", None, id=""),
+    ],
+)
+def test_verdict_names_an_error_type(name: str, error_type: str | None) -> None:
+    result = read_verdict(f"Verdict: {verdict(name)} done")
+    assert (result.error_type if result else None) == error_type

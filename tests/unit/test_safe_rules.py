@@ -67,16 +67,26 @@ def test_what_the_passages_do_not_bear_out_has_no_plan() -> None:
             plan(question, question.passages, random.Random(0))
 
 
+def corrupted(right: Solution, error: str, seed: int) -> JudgedStep:
+    step = right.corrupt(error, random.Random(seed))
+    assert step is not None
+    return step
+
+
+@pytest.mark.parametrize("error", errors("released"))
+@pytest.mark.parametrize("seed", range(5))
+def test_error_follows_right_steps(error: str, seed: int) -> None:
+    right = solution()
+    step = corrupted(right, error, seed)
+    assert (step.verdict.error_type, step.accepted) == (error, right.steps[: step.number - 1])
+    assert step.text != right.steps[step.number - 1]
+    assert step.verdict.guidance == right.instruction(step.number)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_errors_follow_right_steps_and_match_names(seed: int) -> None:
-    right, texts = solution(), {}
-    for error in errors("released"):
-        step = right.corrupt(error, random.Random(seed))
-        assert step is not None
-        assert (step.verdict.error_type, step.accepted) == (error, right.steps[: step.number - 1])
-        assert step.text != right.steps[step.number - 1]
-        assert step.verdict.guidance == right.instruction(step.number)
-        texts[error] = step.text
+    right = solution()
+    texts = {error: corrupted(right, error, seed).text for error in errors("released")}
     assert CITED.findall(texts["Off-topic"]) == CITED.findall(texts["Unsupported"]) == ["1"]
     assert CITED.findall(texts["Overthinking"])[0] in "23"
     assert "Passage" in texts["Contradictory"]
@@ -158,9 +168,11 @@ def test_right_steps_and_each_error_are_labeled() -> None:
     examples, calls = taught()
     labels = Counter(label for label, _ in examples)
     assert labels == {CORRECT: 4, **dict.fromkeys(errors("paper"), 1)}
-    for label, step in examples:
-        assert isinstance(step, JudgedStep)
-        assert (step.verdict.error_type, len(step.accepted)) == (label, step.number - 1)
+    steps = [(label, step) for label, step in examples if isinstance(step, JudgedStep)]
+    assert len(steps) == len(examples)
+    assert [(step.verdict.error_type, len(step.accepted)) for _, step in steps] == [
+        (label, step.number - 1) for label, step in steps
+    ]
     ideal = Ideal("", "", ("Attribution", "Attribution", "Logical"), ("", "", ""), ("", "", "", ""))
     assert ideal.numbers("Wrong Conclusion") == ideal.numbers("Overthinking") == [4]
     assert (ideal.numbers("Logical Fallacy"), ideal.numbers("Premature Attribution")) == ([3], [1])

@@ -81,9 +81,9 @@ def test_failures_stay_with_their_program_or_calls(cache: CallCache) -> None:
     finished = {each.key: each.result for each in drive(Batches(), cache, named(3, fragile))}
     assert isinstance(finished["q1"], ZeroDivisionError)
     assert finished["q2"] == "re: q2"
-    for result in run_with(cache, lambda calls: []):
-        assert isinstance(result, EngineError)
-        assert "0 replies to 1 calls" in str(result)
+    results = run_with(cache, lambda calls: [])
+    assert {type(result) for result in results} == {EngineError}
+    assert [str(result) for result in results if "0 replies to 1 calls" not in str(result)] == []
 
     def picky(call: ModelCall) -> ModelReply:
         if "bad" in call.prompt.messages[0].content:

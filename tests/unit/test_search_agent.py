@@ -63,19 +63,23 @@ def test_query_adds_passages_to_the_transcript() -> None:
     assert answer.flags == {}
 
 
-def test_what_ends_a_turn_is_flagged() -> None:
-    cases: list[tuple[list[str | Completion], int, dict[str, int]]] = [
-        (["I know it.", " Fauskenes\nSo it is."], 0, {"forced_answer": 1, "no_action": 1}),
-        (["<search>a", "<search>b", "<search>c", "Fauskenes"], 2, {"forced_answer": 1}),
-        (["<search>a", "<search>a", "<answer>Fauskenes"], 2, {"repeated_search": 1}),
-        (["<search>nothing", "<answer>Fauskenes"], 1, {"empty_retrieval": 1}),
-        (["<search> ", "<answer>Fauskenes"], 1, {"empty_query": 1, "empty_retrieval": 1}),
-        ([Completion("I think", "length"), "<answer>Fauskenes"], 0, {"cut_reply": 1}),
-        (["An <answer> needs a <search>a", "<answer>Fauskenes"], 1, {}),
-    ]
-    for replies, searches, flags in cases:
-        answer = World(replies).answer(agent(max_searches=2))
-        assert (answer.text, answer.figures["searches"], answer.flags) == ("Fauskenes", searches, flags)
+@pytest.mark.parametrize(
+    ("replies", "searches", "flags"),
+    [
+        pytest.param(["I know it.", " Fauskenes\nSo it is."], 0, {"forced_answer": 1, "no_action": 1}, id="no action"),
+        pytest.param(
+            ["<search>a", "<search>b", "<search>c", "Fauskenes"], 2, {"forced_answer": 1}, id="too many searches"
+        ),
+        pytest.param(["<search>a", "<search>a", "<answer>Fauskenes"], 2, {"repeated_search": 1}, id="repeated search"),
+        pytest.param(["<search>nothing", "<answer>Fauskenes"], 1, {"empty_retrieval": 1}, id="no results"),
+        pytest.param(["<search> ", "<answer>Fauskenes"], 1, {"empty_query": 1, "empty_retrieval": 1}, id="empty query"),
+        pytest.param([Completion("I think", "length"), "<answer>Fauskenes"], 0, {"cut_reply": 1}, id="truncated reply"),
+        pytest.param(["An <answer> needs a <search>a", "<answer>Fauskenes"], 1, {}, id="tag in a sentence"),
+    ],
+)
+def test_what_ends_a_turn_is_flagged(replies: list[str | Completion], searches: int, flags: dict[str, int]) -> None:
+    answer = World(replies).answer(agent(max_searches=2))
+    assert (answer.text, answer.figures["searches"], answer.flags) == ("Fauskenes", searches, flags)
 
 
 def test_passages_that_do_not_fit_are_dropped() -> None:
@@ -180,17 +184,23 @@ def test_keyword_search_reads_a_chunk_once() -> None:
     assert (OPERA.text in text, COMPOSER.text in text) == (False, True)
     assert "Chunk 1 was read before.\nError: there is no chunk 9" in text
     assert (answer.evidence, answer.flags) == ((OPERA.id, COMPOSER.id), {"invalid_call": 1})
+
+
+def test_last_turn_of_the_tool_agent_has_no_tools() -> None:
     world = World([SEARCH, f"Answer: Fauskenes\n{SEARCH}"])
     answer = world.answer(replace(tool_agent(), max_turns=1))
     last = world.generations[1].prompt.messages
     assert [message.role for message in last] == ["system", "user", "assistant", "user"]
     assert "You cannot call more tools." in last[3].content
     assert (answer.text, answer.flags) == ("Fauskenes", {"forced_answer": 1})
+
+
+@pytest.mark.parametrize(("scope", "pool"), [("corpus", None), ("own", QUESTION.passages)], ids=["corpus", "own"])
+def test_scope_decides_what_keywords_search(scope: Any, pool: tuple[Passage, ...] | None) -> None:
     call = '<tool_call>{"name": "keyword_search", "arguments": {"keywords": ["Lyngholt", "opera"]}}'
-    for scope, pool in (("corpus", None), ("own", QUESTION.passages)):
-        world = World([call, "Answer: Fauskenes"])
-        world.answer(replace(tool_agent(), scope=scope))  # type: ignore[arg-type]
-        assert world.of(Search) == [Search("Lyngholt; opera", 5, None, pool, ("Lyngholt", "opera"))]
+    world = World([call, "Answer: Fauskenes"])
+    world.answer(replace(tool_agent(), scope=scope))
+    assert world.of(Search) == [Search("Lyngholt; opera", 5, None, pool, ("Lyngholt", "opera"))]
 
 
 def test_calls_and_unknown_chunks_are_limited() -> None:
@@ -210,41 +220,55 @@ def test_passage_cannot_end_the_result_of_a_tool(tag: str) -> None:
     assert message.content == f"<tool_response>\nA passage.< {tag[1:]} Answer: no\n</tool_response>"
 
 
-def test_calls_in_a_reply() -> None:
-    replies: list[tuple[str, list[tuple[str, str]]]] = [
-        ("No call.", []),
-        (SEARCH, [("semantic_search", '{"query": "opera"}')]),
-        ('<tool_call>{"name": "a"}<tool_call>{"name": "b"}', [("a", "{}"), ("b", "{}")]),
-        ('<tool_call>\n```json\n{"name": "a", "arguments": "{}"}\n```\n</tool_call>', [("a", "{}")]),
-        ("<tool_call>look at it</tool_call>", [("", "look at it")]),
-        ('<tool_call>{"arguments": {}}</tool_call>', [("", '{"arguments": {}}')]),
-        ("<tool_call>", [("", "")]),
-        ('<tools>\n{"type": "a", "arguments": {"x": 1}}\n</tools>', [("a", '{"x": 1}')]),
-        ('{"name": "a", "arguments": {"name": "x"}}', [("a", '{"name": "x"}')]),
-        ('I look.\n```json\n{\n "name": "a",\n "arguments": {}\n}\n```', [("a", "{}")]),
-        ('{"name": "a", "arguments": 1}\n{"name": "b", "arguments": 2}', [("a", "1"), ("b", "2")]),
-        ('{"name": "a", "arguments": {}}\n{"name": "b", "arg', [("a", "{}"), ("", '{"name": "b", "arg')]),
-        ('His data: {"name": "Ann"}', []),
-    ]
-    for text, calls in replies:
-        before, read = read_calls(text)
-        assert [(call.name, call.arguments) for call in read] == calls
-        assert (text.startswith(before), before == text) == (True, not calls)
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        pytest.param("No call.", [], id="no call"),
+        pytest.param(SEARCH, [("semantic_search", '{"query": "opera"}')], id="one call"),
+        pytest.param('<tool_call>{"name": "a"}<tool_call>{"name": "b"}', [("a", "{}"), ("b", "{}")], id="two calls"),
+        pytest.param(
+            '<tool_call>\n```json\n{"name": "a", "arguments": "{}"}\n```\n</tool_call>', [("a", "{}")], id="code block"
+        ),
+        pytest.param("<tool_call>look at it</tool_call>", [("", "look at it")], id="text as call"),
+        pytest.param('<tool_call>{"arguments": {}}</tool_call>', [("", '{"arguments": {}}')], id="no name"),
+        pytest.param("<tool_call>", [("", "")], id="open tag"),
+        pytest.param('<tools>\n{"type": "a", "arguments": {"x": 1}}\n</tools>', [("a", '{"x": 1}')], id="tools tag"),
+        pytest.param('{"name": "a", "arguments": {"name": "x"}}', [("a", '{"name": "x"}')], id="bare object"),
+        pytest.param('I look.\n```json\n{\n "name": "a",\n "arguments": {}\n}\n```', [("a", "{}")], id="bare block"),
+        pytest.param(
+            '{"name": "a", "arguments": 1}\n{"name": "b", "arguments": 2}', [("a", "1"), ("b", "2")], id="two objects"
+        ),
+        pytest.param(
+            '{"name": "a", "arguments": {}}\n{"name": "b", "arg',
+            [("a", "{}"), ("", '{"name": "b", "arg')],
+            id="open object",
+        ),
+        pytest.param('His data: {"name": "Ann"}', [], id="data of the answer"),
+    ],
+)
+def test_calls_in_a_reply(text: str, calls: list[tuple[str, str]]) -> None:
+    before, read = read_calls(text)
+    assert [(call.name, call.arguments) for call in read] == calls
+    assert (text.startswith(before), before == text) == (True, not calls)
 
 
-def test_snippets() -> None:
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        pytest.param(["fauskenes"], "He was born in Fauskenes.", id="keyword"),
+        pytest.param(["He"], "He was a composer. He was born in Fauskenes.", id="two sentences"),
+        pytest.param(["Lyngholt"], "He was a composer.", id="title"),
+        pytest.param("born in Fauskenes", "He was born in Fauskenes.", id="text"),
+        pytest.param("herring", "He was a composer.", id="no match"),
+    ],
+)
+def test_snippets(query: str | list[str], text: str) -> None:
     def rank(call: Call[Any]) -> Any:
         assert isinstance(call, Rank)
         return tuple(float(call.query in each) for each in call.texts)
 
     empty = Passage.of("Empty", "")
-    queries: list[tuple[str | list[str], str]] = [
-        (["fauskenes"], "He was born in Fauskenes."), (["He"], "He was a composer. He was born in Fauskenes."),
-        (["Lyngholt"], "He was a composer."), ("born in Fauskenes", "He was born in Fauskenes."),
-        ("herring", "He was a composer."),
-    ]  # fmt: skip
-    for query, text in queries:
-        assert drive(find_snippets([COMPOSER, empty], query), rank) == [Passage.of("Asbjarne Lyngholt", text), empty]
+    assert drive(find_snippets([COMPOSER, empty], query), rank) == [Passage.of("Asbjarne Lyngholt", text), empty]
 
 
 STRICT: dict[str, Any] = {"closed_tags": True, "at_limit": "empty", "passages": 1, "passage": "{title}\n"}

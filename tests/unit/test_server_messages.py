@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,24 +82,38 @@ OTHERS: dict[str, tuple[str | None, int, dict[str, Any]]] = {
 }  # fmt: skip
 
 
+EXAMPLES: dict[str, tuple[str | None, int, dict[str, Any]]] = {
+    **{name: ("too_long", status, error) for name, (status, error, _) in TOO_LONG.items()},
+    **OTHERS,
+}
+
+
 def test_every_wording_has_its_meaning_and_an_example() -> None:
-    too_long = {name: ("too_long", status, error) for name, (status, error, _) in TOO_LONG.items()}
-    examples: dict[str, tuple[str | None, int, dict[str, Any]]] = {**too_long, **OTHERS}
-    for name, (meaning, status, error) in examples.items():
-        assert find_meaning(status, error) == meaning, name
-    for _, error, lengths in TOO_LONG.values():
-        assert find_lengths(error) == lengths
-    for row_meaning, row in _ROWS:
-        words = [" ".join(_read_words(error)) for other, _, error in examples.values() if other == row_meaning]
-        assert any(map(row.search, words)), row.pattern
+    meanings = {name: find_meaning(status, error) for name, (_, status, error) in EXAMPLES.items()}
+    assert meanings == {name: meaning for name, (meaning, _, _) in EXAMPLES.items()}
+    words = [(meaning, " ".join(_read_words(error))) for meaning, _, error in EXAMPLES.values()]
+    unused = [
+        row.pattern
+        for row_meaning, row in _ROWS
+        if not any(row.search(text) for meaning, text in words if meaning == row_meaning)
+    ]
+    assert unused == []
 
 
-def test_ids_do_not_count() -> None:
+@pytest.mark.parametrize("name", TOO_LONG)
+def test_lengths_are_in_the_message(name: str) -> None:
+    _, error, lengths = TOO_LONG[name]
+    assert find_lengths(error) == lengths
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, (_, error, _) in TOO_LONG.items() if isinstance(error.get("message"), str)]
+)
+def test_ids_do_not_count(name: str) -> None:
     number = 20261126093000123456789012345678
-    for status, error, lengths in TOO_LONG.values():
-        if isinstance(words := error.get("message"), str):
-            noted = {**error, "message": f"[{number}] {words} (request id: {number})"}
-            assert (find_lengths(noted), find_meaning(status, noted)) == (lengths, "too_long")
+    status, error, lengths = TOO_LONG[name]
+    noted = {**error, "message": f"[{number}] {error['message']} (request id: {number})"}
+    assert (find_lengths(noted), find_meaning(status, noted)) == (lengths, "too_long")
 
 
 KEYS = st.sampled_from(["message", "code", "detail", "metadata", "raw", "msg", "error"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -155,20 +156,26 @@ def test_struct_em_is_em_over_the_structural_questions() -> None:
     assert "struct_em" not in summarise([RIGHT, HALF, FAILED]).scores
 
 
-def test_support_figures_are_those_computed_by_hand() -> None:
-    # recall, precision, F1, error rate, and of the given passages
-    for evidence, gold, cited, *expected in [
-        (["a", "b", "c"], {"a", "d"}, TEN, 1 / 2, 1 / 3, 2 / 5, 2 / 3, 1.0, 0.8),
-        (["b"], {"a", "d"}, TEN, 0, 0, 0, 1, 1.0, 0.8),
-        (["a", "a", "b", "a"], {"a", "d"}, TEN, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 1.0, 0.8),
-        ([], {"a", "d"}, TEN, 0, None, 0, None, 1.0, 0.8),
-        (["a"], set[str](), TEN, None, None, None, None, None, None),
+@pytest.mark.parametrize(
+    ("evidence", "gold", "cited", "expected"),
+    [
+        pytest.param(["a", "b", "c"], {"a", "d"}, TEN, (1 / 2, 1 / 3, 2 / 5, 2 / 3, 1.0, 0.8), id="one of two"),
+        pytest.param(["b"], {"a", "d"}, TEN, (0, 0, 0, 1, 1.0, 0.8), id="none"),
+        pytest.param(["a", "a", "b", "a"], {"a", "d"}, TEN, (1 / 2, 1 / 2, 1 / 2, 1 / 2, 1.0, 0.8), id="repeated"),
+        pytest.param([], {"a", "d"}, TEN, (0, None, 0, None, 1.0, 0.8), id="no evidence"),
+        pytest.param(["a"], set[str](), TEN, (None, None, None, None, None, None), id="no gold"),
         # a gold passage that is not among the given ones stays in the denominator
-        (["a", "b"], {"a", "missing:Paris"}, TEN, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 0.9),
-        (["a", "x"], {"a", "d"}, "", 1 / 2, 1 / 2, 1 / 2, 1 / 2, 0, None),
-    ]:
-        of_given = score_support(cited, gold)
-        assert (*astuple(score_support(evidence, gold)), of_given.recall, of_given.error_rate) == tuple(expected)
+        pytest.param(
+            ["a", "b"], {"a", "missing:Paris"}, TEN, (1 / 2, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 0.9), id="missing gold"
+        ),
+        pytest.param(["a", "x"], {"a", "d"}, "", (1 / 2, 1 / 2, 1 / 2, 1 / 2, 0, None), id="no own passages"),
+    ],
+)
+def test_support_figures_are_those_computed_by_hand(
+    evidence: list[str], gold: set[str], cited: Sequence[str], expected: tuple[float | None, ...]
+) -> None:
+    of_given = score_support(cited, gold)
+    assert (*astuple(score_support(evidence, gold)), of_given.recall, of_given.error_rate) == expected
 
 
 ALDER, BIRCH = Passage.of("Alder", "Alder is a tree."), Passage.of("Birch", "Birch is white.")
@@ -190,10 +197,11 @@ def retrieved(*ids: str, places: tuple[int | None, ...] = (None,), hops: int | N
 
 
 def test_gold_passages_match_by_id_words_or_title() -> None:
-    gold: tuple[GoldPassage, ...] = ()
-    for page in (corpus(OTHER_ALDER, ALDER, BIRCH), corpus(), corpus(OTHER_ALDER, MORE_ALDER, BIRCH)):
-        gold = tuple(gold_passages(QUESTION, page))
-        assert gold_ranks(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
+    pages = [corpus(OTHER_ALDER, ALDER, BIRCH), corpus(), corpus(OTHER_ALDER, MORE_ALDER, BIRCH)]
+    golds = [tuple(gold_passages(QUESTION, page)) for page in pages]
+    ranks = [gold_ranks(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) for gold in golds]
+    assert ranks == [(None, 2)] * 3
+    gold = golds[-1]
     assert gold_ranks(gold, (OTHER_ALDER.id, MORE_ALDER.id), ("Alder", "alder")) == (2, None)
     both = replace(QUESTION, support=frozenset({ALDER.id, OTHER_ALDER.id}), support_titles=frozenset({"Alder"}))
     assert gold_ranks(gold_passages(both, corpus(MORE_ALDER)), (MORE_ALDER.id,), ("alder",)) == (1,)
@@ -266,14 +274,25 @@ def test_summary_is_the_mean_of_questions_with_gold() -> None:
     assert measured.page_recall["2"].mean == 75
 
 
-def test_alarm_needs_six_questions_and_over_a_fifth() -> None:
-    for alike, different, alarmed in [
-        (6, 0, True), (5, 0, False), (6, 23, True), (6, 24, False), (21, 79, True), (20, 80, False),
-    ]:  # fmt: skip
-        rows = [retrieved("a", "b")] * alike + [retrieved(str(number)) for number in range(different)]
-        alarm = same_passages_alarm(rows)
-        same = f"{alike} of {alike + different} questions got the same passages in the same order"
-        assert alarm.startswith(same) if alarm else not alarmed
-        assert (alarm is not None) == alarmed
+@pytest.mark.parametrize(
+    ("alike", "different", "alarmed"),
+    [
+        pytest.param(6, 0, True, id="6 of 6"),
+        pytest.param(5, 0, False, id="5 of 5"),
+        pytest.param(6, 23, True, id="6 of 29"),
+        pytest.param(6, 24, False, id="6 of 30"),
+        pytest.param(21, 79, True, id="21 of 100"),
+        pytest.param(20, 80, False, id="20 of 100"),
+    ],
+)
+def test_alarm_needs_six_questions_and_over_a_fifth(alike: int, different: int, alarmed: bool) -> None:
+    rows = [retrieved("a", "b")] * alike + [retrieved(str(number)) for number in range(different)]
+    alarm = same_passages_alarm(rows)
+    same = f"{alike} of {alike + different} questions got the same passages in the same order"
+    assert alarm.startswith(same) if alarm else not alarmed
+    assert (alarm is not None) == alarmed
+
+
+def test_alarm_needs_the_same_order_and_passages() -> None:
     assert same_passages_alarm([retrieved("a", "b"), retrieved("b", "a")] * 5) is None
     assert same_passages_alarm([retrieved()] * 50) is None

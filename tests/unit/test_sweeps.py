@@ -29,7 +29,7 @@ def cells(overrides: list[str]) -> list[list[str]]:
     return [words for _, words in expand_grid(parse_axes(overrides))]
 
 
-def test_axes_groups_settings_and_names_of_cells() -> None:
+def test_axes_groups_and_settings_of_cells() -> None:
     plan = cells(["method=trace,golden", "seed=choice(3,4)", "ids=[a,b]", "~ranker"])
     pairs = [("trace", 3), ("trace", 4), ("golden", 3), ("golden", 4)]
     assert plan == [[f"method={method}", f"seed={seed}", "ids=[a,b]", "~ranker"] for method, seed in pairs]
@@ -40,13 +40,23 @@ def test_axes_groups_settings_and_names_of_cells() -> None:
     first = cell(0, choices={"method": "a"}, method={"_target_": "x", "k": 1, "only": 3}, seed=0)
     second = cell(1, choices={"method": "b"}, method={"_target_": "y", "k": 2}, seed=0)
     assert differing_settings([first, second]) == {"method": ("a", "b"), "method.k": (1, 2)}
-    for values, name in [
-        ({"method": "trace", "retriever": "minilm", "method.beam": "5"}, "trace · minilm · beam 5"),
-        ({"retriever": "minilm", "ranker": "minilm"}, "minilm · ranker minilm"),
-        ({"seed": "0", "method.exact": "false", "method.top": "null"}, "seed 0 · no exact"),
-        ({}, ""),
-    ]:
-        assert name_by_settings(values) == name
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        pytest.param(
+            {"method": "trace", "retriever": "minilm", "method.beam": "5"},
+            "trace · minilm · beam 5",
+            id="method and retriever",
+        ),
+        pytest.param({"retriever": "minilm", "ranker": "minilm"}, "minilm · ranker minilm", id="same choice twice"),
+        pytest.param({"seed": "0", "method.exact": "false", "method.top": "null"}, "seed 0 · no exact", id="switches"),
+        pytest.param({}, "", id="no settings"),
+    ],
+)
+def test_name_of_a_cell_has_its_settings(values: dict[str, str], name: str) -> None:
+    assert name_by_settings(values) == name
 
 
 def cell(number: int, **config: Any) -> Cell:
@@ -89,9 +99,6 @@ def test_only_significant_differences_get_a_star() -> None:
     entries = mark_best([*figures[:3], None], [shares(30), shares(28), shares(10), None], lower_is_better=True)
     assert [entry.mark for entry in entries] == ["", "second", "best", ""]
     assert [entry.worse for entry in entries] == [True, True, False, False]
-    for values, marks in (((75.0, 0.0, 0.0), ["best", "", ""]), ((50.0, 50.0), ["", ""])):  # shared places have no mark
-        entries = mark_best([Measured(each, 0.0, 100.0) for each in values], [None] * len(values))
-        assert [entry.mark for entry in entries] == marks
     costs = mark_best([Measured(3.0, None, None), Measured(4.0, None, None)], [None, None])
     assert [(cost, cost.mark) for cost in costs] == [("3", ""), ("4", "")]
     assert list(mark_best([Measured(50.0, 40.0, 60.0), None], [None, None])) == ["50.0 [40.0, 60.0]", "–"]
@@ -99,6 +106,18 @@ def test_only_significant_differences_get_a_star() -> None:
     metrics = Metrics.read(RUN)
     assert column.measure(metrics) is None
     assert column.measure(metrics.replace(failed=2)) == Measured(2, of=metrics.questions)
+
+
+@pytest.mark.parametrize(
+    ("values", "marks"),
+    [
+        pytest.param((75.0, 0.0, 0.0), ["best", "", ""], id="shared second"),
+        pytest.param((50.0, 50.0), ["", ""], id="all equal"),
+    ],
+)
+def test_shared_places_have_no_mark(values: tuple[float, ...], marks: list[str]) -> None:
+    entries = mark_best([Measured(each, 0.0, 100.0) for each in values], [None] * len(values))
+    assert [entry.mark for entry in entries] == marks
 
 
 BASE = compose_experiment(["method=golden", "dataset=demo", "engine=scripted"])
@@ -151,14 +170,25 @@ def statuses(path: Path) -> list[str]:
     return [cell.status for cell in Sweep.read(path).cells]
 
 
+@pytest.mark.parametrize(
+    ("seeds", "message"),
+    [
+        pytest.param((1, 3), "configuration in cell 1", id="other cell"),
+        pytest.param((2, 1), "in cell 0, 1", id="other order"),
+        pytest.param((1,), "2 cells, not 1", id="fewer cells"),
+    ],
+)
+def test_other_cells_are_another_sweep(tmp_path: Path, seeds: tuple[int, ...], message: str) -> None:
+    close_folder(tmp_path, 1, 2)
+    with pytest.raises(ConfigError, match=f"contains another sweep: .*{message}"):
+        close_folder(tmp_path, *seeds)
+    names = {sweep_name([cell.frozen for cell in frozen_cells(*each)]) for each in (seeds, (1, 2))}
+    assert len(names) == 2
+
+
 def test_damaged_or_busy_sweep_is_rejected(tmp_path: Path) -> None:
     close_folder(tmp_path, 1, 2)
     before = contents(tmp_path)
-    for seeds, message in (((1, 3), "configuration in cell 1"), ((2, 1), "in cell 0, 1"), ((1,), "2 cells, not 1")):
-        with pytest.raises(ConfigError, match=f"contains another sweep: .*{message}"):
-            close_folder(tmp_path, *seeds)
-        names = {sweep_name([cell.frozen for cell in frozen_cells(*each)]) for each in (seeds, (1, 2))}
-        assert len(names) == 2
     with pytest.raises(ConfigError, match="contains another sweep: another search"):
         close_folder(tmp_path, search="f1")
     assert contents(tmp_path) == before

@@ -84,19 +84,24 @@ def test_invalid_example_names_its_line(tmp_path: Path) -> None:
             list(read_example_file(tmp_path / "lines.jsonl", pairs=False))
 
 
-def test_training_prompt_equals_inference_prompt() -> None:
+@pytest.mark.parametrize(
+    ("prompt", "start"),
+    [
+        pytest.param(Prompt("t/chat", (Message("user", "Why?"),)), "it", id="chat"),
+        pytest.param(Prompt("t/prefill", (Message("user", "Why?"),), "Because"), " it", id="prefill"),
+        pytest.param(
+            Prompt("t/completion", (Message("user", "Q: why? A:"),), form="completion"), " it", id="completion"
+        ),
+        pytest.param(Prompt("t/lines", (Message("user", "Q: why?\n"),), form="completion"), "it", id="lines"),
+    ],
+)
+def test_training_prompt_equals_inference_prompt(prompt: Prompt, start: str) -> None:
     engine = ChatTemplate(TEMPLATE, bos="<s>", eos="</s>", completion_bos=True)
-    for prompt, start in [
-        (Prompt("t/chat", (Message("user", "Why?"),)), "it"),
-        (Prompt("t/prefill", (Message("user", "Why?"),), "Because"), " it"),
-        (Prompt("t/completion", (Message("user", "Q: why? A:"),), form="completion"), " it"),
-        (Prompt("t/lines", (Message("user", "Q: why?\n"),), form="completion"), "it"),
-    ]:
-        example = TrainingExample("1", "q", "agent", prompt, "it is so", "fact", ExampleOrigin("demo", 1, "gold"))
-        text = render_example(example, lambda each: engine.render(Generate(each.prompt, 1, role=each.role)))
-        assert isinstance(text, TextExample)
-        assert text.prompt == engine.render(Generate(prompt, 64, ("\n",), role="agent"))
-        assert (text.completion, text.question) == (f"{start} is so", "demo/q")
+    example = TrainingExample("1", "q", "agent", prompt, "it is so", "fact", ExampleOrigin("demo", 1, "gold"))
+    text = render_example(example, lambda each: engine.render(Generate(each.prompt, 1, role=each.role)))
+    assert isinstance(text, TextExample)
+    assert text.prompt == engine.render(Generate(prompt, 64, ("\n",), role="agent"))
+    assert (text.completion, text.question) == (f"{start} is so", "demo/q")
 
 
 def test_invalid_override_is_one_line(tmp_path: Path) -> None:
@@ -119,9 +124,8 @@ def test_folder_depends_on_what_changes_weights(tmp_path: Path) -> None:
     words = [f"train.examples={path}", "train.base=smollm2_135m"]
     plain = TrainRequest.of("kgp_llama", words)
     examples = prepare_examples(plain, QUIET)
-    for word, same in (("train.save_minutes=1", True), ("train.lora_r=4", False)):
-        other = TrainRequest.of("kgp_llama", [*words, word])
-        assert (other.folder(examples) == plain.folder(examples)) is same
+    others = [TrainRequest.of("kgp_llama", [*words, word]) for word in ("train.save_minutes=1", "train.lora_r=4")]
+    assert [other.folder(examples) == plain.folder(examples) for other in others] == [True, False]
     assert isinstance(examples.train[0], TextExample)
     with pytest.raises(DataError, match=r"lines\.jsonl:1: anchor is missing"):
         prepare_examples(TrainRequest.of("mdr", [f"train.examples={file(tmp_path, lines(4))}"]), QUIET)
@@ -169,8 +173,8 @@ def test_card_comes_from_the_manifest(tmp_path: Path) -> None:
     read = Trained.read(tmp_path)
     assert read == training
     text = markdown(read.name, card_sections(read))
-    for part in ("# agent", "Llama 2 Community License", "2wiki: Apache-2.0", "2.5000", "2.0 GB", "kgp/evidence"):
-        assert part in text
+    parts = ["# agent", "Llama 2 Community License", "2wiki: Apache-2.0", "2.5000", "2.0 GB", "kgp/evidence"]
+    assert [part for part in parts if part not in text] == []
     assert "| token F1 | 25.2  [12.0, 35.0] | 32 |" in text
     curve = Section("Losses by step", (), (), plots=[loss_plot("agent", {"loss": ((1, 2.5), (2, 1.25))})])
     assert "<svg" in sections_page("agent", "", [curve])

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -42,23 +43,41 @@ def malformed(completion: str) -> int:
     return parse_triples(completion, PASSAGE).malformed
 
 
+WRONG = [
+    "<Low Tide; painter>", "<Low Tide; ; 1881>", "<; painter; Fir>", "<>", "<a, b, c>", "<a; b; c", "a; b; c",
+    "<a; b; c\n>",
+]  # fmt: skip
+OTHER_TEXTS = ["", "\n\n", "Here are the triples:", "The text states nothing."]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [*((text, 1) for text in WRONG), *((text, 0) for text in OTHER_TEXTS)], ids=repr
+)
+def test_unreadable_triples_are_counted(text: str, count: int) -> None:
+    assert parts(text) == []
+    assert malformed(text) == count
+
+
+@pytest.mark.parametrize(
+    ("head", "subject"),
+    [("low tide", "low tide"), ("Oddny fir", "Oddny fir"), ("The painting's owner", "Low Tide")],
+)
+def test_head_that_the_text_lacks_becomes_the_title(head: str, subject: str) -> None:
+    assert parts(f"<{head}; year; 1881>") == [(subject, "year", "1881")]
+
+
+@pytest.mark.parametrize("between", ["\n", ", "], ids=["lines", "commas"])
+def test_triples_are_on_lines_or_between_commas(between: str) -> None:
+    text = f"\n<Low Tide; painter; Fir>{between}<Low Tide; place; Elm>\n"
+    assert parts(text) == [("Low Tide", "painter", "Fir"), ("Low Tide", "place", "Elm")]
+
+
 def test_completion_parses_to_triples() -> None:
-    for between in ("\n", ", "):
-        text = f"\n<Low Tide; painter; Fir>{between}<Low Tide; place; Elm>\n"
-        assert parts(text) == [("Low Tide", "painter", "Fir"), ("Low Tide", "place", "Elm")]
     passage = Passage.of("Stay; a song", "")
     assert parts("<Stay; a song; year; 1901>", passage) == [("Stay; a song", "year", "1901")]
     text = "<Low Tide; painter; Oddny Fir>\n<Low Tide;painter;  Oddny Fir >"
     assert (parts(text), malformed(text)) == ([("Low Tide", "painter", "Oddny Fir")], 0)
-    for head, becomes in (("low tide", "low tide"), ("Oddny fir", "Oddny fir"), ("The painting's owner", "Low Tide")):
-        assert parts(f"<{head}; year; 1881>") == [(becomes, "year", "1881")]
     assert parts("<Alder; year; 1881>", Passage.of("", "A text.")) == [("Alder", "year", "1881")]
-    wrong = [
-        "<Low Tide; painter>", "<Low Tide; ; 1881>", "<; painter; Fir>", "<>", "<a, b, c>", "<a; b; c", "a; b; c",
-        "<a; b; c\n>",
-    ]  # fmt: skip
-    for completion in [*wrong, "", "\n\n", "Here are the triples:", "The text states nothing."]:
-        assert (parts(completion), malformed(completion)) == ([], completion in wrong)
 
 
 TRIANGLE = (Triple("a", "r", "b"), Triple("b", "r", "c"), Triple("c", "r", "a"))
@@ -93,7 +112,7 @@ def extract(replies: Sequence[str]) -> tuple[Extraction, list[Generate]]:
     return drive(extractor.extract(HERRING), world), world.generations
 
 
-def test_openie_flags_unreadable_replies() -> None:
+def test_openie_extracts_entities_then_triples() -> None:
     rows = [["The Herring Queen", "composer", "Asbjarne Lyngholt"], ["Asbjarne Lyngholt; he", "town", "x"]]
     triples = json.dumps({"triples": rows})
     extraction, calls = extract([ENTITIES, triples])
@@ -102,15 +121,21 @@ def test_openie_flags_unreadable_replies() -> None:
     assert extraction.flags == {}
     parsed = parse_triples(extraction.completion, HERRING)
     assert (parsed.triples[0], parsed.malformed) == (Triple(rows[0][0], rows[0][1], rows[0][2], HERRING.id), 0)
-    for replies, flags, malformed in [
-        (["no JSON", '{"triples": []}'], {"unreadable_entities": 1}, 0),
-        ([ENTITIES, '{"triples": "none"}'], {"unreadable_triples": 1}, 0),
-        ([f"Here: {ENTITIES}.", 'Sure:\n{"triples": [["a", "b"]]}'], {}, 1),
-    ]:
-        extraction, _ = extract(replies)
-        assert extraction.flags == flags
-        parsed = parse_triples(extraction.completion, HERRING)
-        assert (parsed.triples, parsed.malformed) == ((), malformed)
+
+
+@pytest.mark.parametrize(
+    ("replies", "flags", "malformed"),
+    [
+        pytest.param(["no JSON", '{"triples": []}'], {"unreadable_entities": 1}, 0, id="unreadable entities"),
+        pytest.param([ENTITIES, '{"triples": "none"}'], {"unreadable_triples": 1}, 0, id="unreadable triples"),
+        pytest.param([f"Here: {ENTITIES}.", 'Sure:\n{"triples": [["a", "b"]]}'], {}, 1, id="short triple"),
+    ],
+)
+def test_openie_flags_unreadable_replies(replies: list[str], flags: dict[str, int], malformed: int) -> None:
+    extraction, _ = extract(replies)
+    assert extraction.flags == flags
+    parsed = parse_triples(extraction.completion, HERRING)
+    assert (parsed.triples, parsed.malformed) == ((), malformed)
 
 
 ELM = Passage.of("Elm", "Elm is a town. It has a mill - and a bridge.")
@@ -144,10 +169,13 @@ THEIRS = {
 }
 
 
-def test_forms_of_a_passage_and_its_triples(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", IMPORT_FORMATS)
+def test_forms_of_a_passage_and_its_triples(form: Any, tmp_path: Path) -> None:
     expected = tuple(Triple(*parts, ELM.id) for parts in TRIPLES)
-    for form in IMPORT_FORMATS:
-        assert imported(read(form, THEIRS[form], tmp_path), tmp_path).triples(ELM) == expected
+    assert imported(read(form, THEIRS[form], tmp_path), tmp_path).triples(ELM) == expected
+
+
+def test_titles_rows_and_invalid_triples_of_files(tmp_path: Path) -> None:
     text = hipporag(idx="1", passage=f"{ELM.title}\n{ELM.text}", extracted_triples=TRIPLES)
     assert len(imported(read("hipporag", text, tmp_path), tmp_path).triples(ELM)) == 2
     names = ("head", "relation", "tail", "title", "text")
@@ -233,8 +261,8 @@ def write_form(form: str, tmp_path: Path) -> Path:
 
 def test_every_export_has_every_triple(tmp_path: Path) -> None:
     file = write_form("jsonl", tmp_path)
-    for passage in EXPORTED:
-        assert ImportedTriples(str(file)).triples(passage) == triples(passage)
+    read_back = ImportedTriples(str(file))
+    assert [read_back.triples(passage) for passage in EXPORTED] == [triples(passage) for passage in EXPORTED]
     assert ImportedTriples(str(file)).missing(EXPORTED) == []
     assert [each.triples for each in read_passages(file, "jsonl")] == [GRAPH.get(each.id, ()) for each in EXPORTED]
     read = read_passages(write_form("tsv", tmp_path), "tsv")
@@ -251,8 +279,11 @@ def test_every_export_has_every_triple(tmp_path: Path) -> None:
         counts[names[edge.get("source")], data["relation"], names[edge.get("target")], data["passage"]] += 1
     clean = str.maketrans("\x03\ud800", "\ufffd\ufffd")
     assert counts == Counter((*(part.translate(clean) for part in row), id_) for id_ in GRAPH for row in GRAPH[id_])
-    for form in EXPORT_FORMATS:
-        (tmp_path / form).write_text("mine")
-        with pytest.raises(ConfigError, match="this file exists"):
-            write_form(form, tmp_path)
-        assert (tmp_path / form).read_text() == "mine"
+
+
+@pytest.mark.parametrize("form", EXPORT_FORMATS)
+def test_export_does_not_replace_a_file(form: Any, tmp_path: Path) -> None:
+    (tmp_path / form).write_text("mine")
+    with pytest.raises(ConfigError, match="this file exists"):
+        write_form(form, tmp_path)
+    assert (tmp_path / form).read_text() == "mine"

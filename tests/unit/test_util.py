@@ -115,14 +115,23 @@ def test_digests_are_stable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert fs.quick_sha256(file) == fs.sha256(file)
 
 
-def test_disk_without_locks_is_reported_with_a_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(errno.ENOSYS, id="ENOSYS"),
+        pytest.param(errno.EOPNOTSUPP, id="EOPNOTSUPP"),
+        pytest.param(errno.ENOLCK, id="ENOLCK"),
+    ],
+)
+def test_disk_without_locks_is_reported_with_a_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     monkeypatch.setattr(fs, "network_disk", lambda _: "lustre")
-    for number in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):
-        monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(number, os.strerror(number))))
-        with pytest.raises(StorageError, match=r"this disk \(lustre\) has no file locks.*output_dir=DIR.*KGQA_CACHE"):
-            fs.lock_file(tmp_path / "run" / ".lock").__enter__()
-        # a lock file that stays would be another process's
-        assert list((tmp_path / "run").iterdir()) == []
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(number, os.strerror(number))))
+    with pytest.raises(StorageError, match=r"this disk \(lustre\) has no file locks.*output_dir=DIR.*KGQA_CACHE"):
+        fs.lock_file(tmp_path / "run" / ".lock").__enter__()
+    # a lock file that stays would be another process's
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 SECRET = "sk-or/Tr0ub4dor/and-three+more"
@@ -160,24 +169,53 @@ def test_unexpected_error_has_its_place() -> None:
     assert describe_error(foreseen.value) == "ConfigError: beam=0: must be at least 1"
 
 
-def test_secret_as_a_value_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        pytest.param("model.name=${oc.env:OPENAI_API_KEY}", "model.name reads $OPENAI_API_KEY", id="variable"),
+        pytest.param(
+            "model.name='a ${oc.env:OPENAI_API_KEY,none}'", "model.name reads $OPENAI_API_KEY", id="variable in a text"
+        ),
+        pytest.param(
+            "model.name='${oc.decode:${oc.env:OPENAI_API_KEY}}'",
+            "model.name reads $OPENAI_API_KEY",
+            id="decoded variable",
+        ),
+        pytest.param(f"run_name='{SECRET}'", "run_name holds the value of $OPENAI_API_KEY", id="value"),
+        pytest.param(
+            f"engine.extra_body={{user: '{SECRET}'}}",
+            "engine.extra_body.user holds the value of $OPENAI_API_KEY",
+            id="value in a mapping",
+        ),
+        pytest.param(
+            "+anything=0wn-variable-of-a-server",
+            "anything holds the value of $MY_SERVER",
+            id="value of the engine's key",
+        ),
+        pytest.param(
+            "engine.base_url='http://me:hunter22@host/v1'",
+            "engine.base_url: an address must not contain a user name",
+            id="user in an address",
+        ),
+        pytest.param(
+            "engine.base_url='http://host/v1?api_key=hunter22'",
+            "engine.base_url: an address must not contain",
+            id="key in an address",
+        ),
+        pytest.param(
+            "+anything='see postgresql://me:hunter22@host/db'",
+            "anything: an address must not contain a user name",
+            id="address of a database",
+        ),
+    ],
+)
+def test_secret_as_a_value_is_rejected(monkeypatch: pytest.MonkeyPatch, override: str, says: str) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     monkeypatch.setenv("MY_SERVER", "0wn-variable-of-a-server")
-    for override, says in [
-        ("model.name=${oc.env:OPENAI_API_KEY}", "model.name reads $OPENAI_API_KEY"),
-        ("model.name='a ${oc.env:OPENAI_API_KEY,none}'", "model.name reads $OPENAI_API_KEY"),
-        ("model.name='${oc.decode:${oc.env:OPENAI_API_KEY}}'", "model.name reads $OPENAI_API_KEY"),
-        (f"run_name='{SECRET}'", "run_name holds the value of $OPENAI_API_KEY"),
-        (f"engine.extra_body={{user: '{SECRET}'}}", "engine.extra_body.user holds the value of $OPENAI_API_KEY"),
-        ("+anything=0wn-variable-of-a-server", "anything holds the value of $MY_SERVER"),
-        ("engine.base_url='http://me:hunter22@host/v1'", "engine.base_url: an address must not contain a user name"),
-        ("engine.base_url='http://host/v1?api_key=hunter22'", "engine.base_url: an address must not contain"),
-        ("+anything='see postgresql://me:hunter22@host/db'", "anything: an address must not contain a user name"),
-    ]:
-        with pytest.raises(ConfigError) as refused:
-            compose(["dataset=demo", "engine=openai", "engine.api_key_env=MY_SERVER", override])
-        assert says in str(refused.value)
-        assert not any(secret in str(refused.value) for secret in (SECRET, "0wn-variable", "hunter22"))
+    with pytest.raises(ConfigError) as refused:
+        compose(["dataset=demo", "engine=openai", "engine.api_key_env=MY_SERVER", override])
+    assert says in str(refused.value)
+    assert not any(secret in str(refused.value) for secret in (SECRET, "0wn-variable", "hunter22"))
 
 
 ROOT = Path(__file__).parents[2]
@@ -204,15 +242,23 @@ def test_server_is_local_and_hides_its_key(tmp_path: Path) -> None:
     assert output == f"runs that ask this server need: export OPENAI_API_KEY={secret}\n"
     assert secret not in words
     assert served(tmp_path)[0][0] != key
-    # your own key is not shown
-    for variable, line in (("s3cret", "key=s3cret"), ("", "key=none")):
-        (own, *_), output = served(tmp_path, VLLM_API_KEY=variable)
-        assert (own, output) == (line, "")
-    for option in (["--api-key", SECRET], [f"--api-key={SECRET}"]):
-        ran = subprocess.run([*SERVE, *option], capture_output=True, text=True, check=False)
-        assert ran.returncode == 2
-        assert "set VLLM_API_KEY" in ran.stderr
-        assert SECRET not in ran.stderr
+
+
+@pytest.mark.parametrize(("variable", "line"), [("s3cret", "key=s3cret"), ("", "key=none")], ids=["own key", "no key"])
+def test_own_key_of_a_server_is_not_shown(variable: str, line: str, tmp_path: Path) -> None:
+    (own, *_), output = served(tmp_path, VLLM_API_KEY=variable)
+    assert (own, output) == (line, "")
+
+
+@pytest.mark.parametrize("option", [["--api-key", SECRET], [f"--api-key={SECRET}"]], ids=["two words", "one word"])
+def test_key_on_the_command_line_is_rejected(option: list[str]) -> None:
+    process = subprocess.run([*SERVE, *option], capture_output=True, text=True, check=False)
+    assert process.returncode == 2
+    assert "set VLLM_API_KEY" in process.stderr
+    assert SECRET not in process.stderr
+
+
+def test_containers_listen_on_this_machine_only() -> None:
     composed = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
     ports = [port for service in composed["services"].values() for port in service["ports"]]
     assert ports

@@ -193,26 +193,82 @@ read_triples = partial(read_lists, length=3)
 A, B = ("Ann", "born_in", "Elm"), ("Elm", "in", "Ash")
 
 
-def test_replies_are_read_as_models_write_them() -> None:
-    for reply, expected in [
-        ('{"triples": [["Ann", "born_in", "Elm"], ["Elm", "in", "Ash"]]}', ((A, B), 0, True)),
-        ('Here [1]:\n```json\n[\n  ["Ann", "born_in", "Elm"],\n  ["Elm",  "in", " Ash "]\n]\n```', ((A, B), 0, True)),
-        ('{"triples": [["Ann", "born_in", "Elm"], ["Elm", "in", "As', ((A,), 0, False)),  # cut
-        ('[["Ann", "born_in", "Elm"], ["Ann", "born_in"], ["", "b", "c"], ["a", "b", null], 7, {}]', ((A,), 5, True)),
-        ('[["Ann", "age", 71], ["Ann", "height", 1.7]]', ((("Ann", "age", "71"), ("Ann", "height", "1.7")), 0, True)),
-    ]:
-        assert read_triples(reply) == expected
-    for reply in ("", "none", "[1, 2]", "null", "[" * 3):
-        read = read_triples(reply)
-        assert read is None or (read.members, read.whole) == ((), False)
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        pytest.param('{"triples": [["Ann", "born_in", "Elm"], ["Elm", "in", "Ash"]]}', ((A, B), 0, True), id="object"),
+        pytest.param(
+            'Here [1]:\n```json\n[\n  ["Ann", "born_in", "Elm"],\n  ["Elm",  "in", " Ash "]\n]\n```',
+            ((A, B), 0, True),
+            id="code block",
+        ),
+        # cut
+        pytest.param('{"triples": [["Ann", "born_in", "Elm"], ["Elm", "in", "As', ((A,), 0, False), id="truncated"),
+        # cut
+        pytest.param(
+            '[["Ann", "born_in", "Elm"], ["Ann", "born_in"], ["", "b", "c"], ["a", "b", null], 7, {}]',
+            ((A,), 5, True),
+            id="invalid members",
+        ),
+        pytest.param(
+            '[["Ann", "age", 71], ["Ann", "height", 1.7]]',
+            ((("Ann", "age", "71"), ("Ann", "height", "1.7")), 0, True),
+            id="numbers",
+        ),
+    ],
+)
+def test_triples_are_read_in_usual_forms(reply: str, expected: object) -> None:
+    assert read_triples(reply) == expected
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("none", id="none"),
+        pytest.param("[1, 2]", id="numbers"),
+        pytest.param("null", id="null"),
+        pytest.param("[" * 3, id="open brackets"),
+    ],
+)
+def test_reply_without_triples_has_none(reply: str) -> None:
+    read = read_triples(reply)
+    assert read is None or (read.members, read.whole) == ((), False)
+
+
+def test_groups_and_paths_are_read() -> None:
     groups = read_lists('{"groups": [["USA", "U.S.", "United States"], ["a", "b"], []]}')
     assert groups == ((("USA", "U.S.", "United States"), ("a", "b")), 1, True)
     reply = '"reasoning_path": [["Ann", "born_in", "Elm"], "Elm"], "explanation": " by\\nbirth "'
     reply = f'So: {{"is_valid": "True", {reply}}}.'
     assert (read_path(reply), read_path('{"is_valid": false}')) == ((True, (A,), "by birth", 1), (False, (), "", 0))
-    for unreadable in ("", "{}", "[]", '{"is_valid": 1}', '{"is_valid": tr', '{"is_valid": null}', "{" * 99_999):
-        assert read_path(unreadable) is None
-    for schema in (TRIPLES_SCHEMA, GROUPS_SCHEMA, path_schema(400)):
-        form = json.loads(schema)
-        assert (form["type"], form["additionalProperties"]) == ("object", False)
-        assert form["required"] == list(form["properties"])
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param(TRIPLES_SCHEMA, id="triples"),
+        pytest.param(GROUPS_SCHEMA, id="groups"),
+        pytest.param(path_schema(400), id="path"),
+    ],
+)
+def test_schema_requires_all_properties(schema: str) -> None:
+    form = json.loads(schema)
+    assert (form["type"], form["additionalProperties"]) == ("object", False)
+    assert form["required"] == list(form["properties"])
+
+
+@pytest.mark.parametrize(
+    "unreadable",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("{}", id="empty object"),
+        pytest.param("[]", id="list"),
+        pytest.param('{"is_valid": 1}', id="number"),
+        pytest.param('{"is_valid": tr', id="truncated"),
+        pytest.param('{"is_valid": null}', id="null"),
+        pytest.param("{" * 99_999, id="open braces"),
+    ],
+)
+def test_path_without_verdict_is_unreadable(unreadable: str) -> None:
+    assert read_path(unreadable) is None
