@@ -11,7 +11,7 @@
 from importlib import import_module
 from importlib.metadata import version
 
-__all__ = ["Run", "ask", "compare", "load", "run", "sweep"]
+__all__ = ["Run", "ask", "compare", "current_tools", "load", "run", "sweep"]
 
 
 def __getattr__(name: str) -> object:

@@ -36,6 +36,7 @@ from kgqa.report.section import markdown
 from kgqa.runtime.display import Display, PlainLines, log_lines
 from kgqa.sweeps.grid import SweepRequest, run_sweep
 from kgqa.types import Json
+from kgqa.util.registry import load_registered
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,8 @@ def run(
     """Answer the questions of a dataset and score the answers, or return the finished run: `kgqa run`.
 
     Args:
-        method: a name, a function or coroutine `answer(question, tools)`, an object that can be called so, or an object
-            with `uses` and `answer(question)`, see docs/AGENTS.md.
+        method: a name, a function or coroutine `answer(question, tools)`, an object that can be called so, an object
+            with `uses` and `answer(question)`, a module of DSPy, or a runnable of LangGraph, see docs/AGENTS.md.
         dataset: a name, or records with `question`, `answer` or `answers`, and optionally `id`, `passages` (pairs of
             title and text) and `supporting_titles`.
         display: where progress is shown (default: lines on stderr; `kgqa.runtime.display.QUIET`: no output).
@@ -204,6 +205,15 @@ def ask(
         check(session)
         (answered,) = answer_unscored(session, lines)
     return answered
+
+
+def current_tools() -> Any:
+    """Return the tools of the question that an agent of `kgqa.run(method=…)` answers, see docs/AGENTS.md.
+
+    Raises:
+        ConfigError: the calling thread answers no question.
+    """
+    return load_registered("current_tools")()
 
 
 def _function_keys(target: object) -> list[tuple[str, Value]]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from kgqa.errors import ConfigError
+from kgqa.identity.program_code import user_code
 from kgqa.methods.outside import OutsideAgent
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, JsonObject, Question
@@ -23,7 +25,8 @@ from kgqa.util.settings import Setting
 class Function(OutsideAgent):
     """Run a function for each question, in a thread of its own. `kgqa.run(method=function)` sets all of this.
 
-    An object with `uses` and a coroutine `answer(question)` is a method of kgqa, and runs as such.
+    An object with `uses` and a coroutine `answer(question)` is a method of kgqa, and runs as such. A module of DSPy and
+    a runnable of LangGraph need no function around them.
     """
 
     function: Annotated[str, Setting("The function or class, as MODULE:NAME of this folder.")] = "agent:answer"
@@ -70,11 +73,24 @@ class Function(OutsideAgent):
         return await super().answer(question)
 
     def loads(self) -> JsonObject:
-        return {"function": hash_code(self.target)}
+        target = self.target
+        if is_module(target) or is_runnable(target):
+            return {"function": hash_object(target)}
+        return {"function": hash_code(target)}
 
 
 def is_method(target: Any) -> bool:
     return hasattr(target, "uses") and inspect.iscoroutinefunction(getattr(target, "answer", None))
+
+
+def is_module(target: Any) -> bool:
+    """Return whether this is a module of DSPy."""
+    return hasattr(target, "named_predictors") and hasattr(target, "acall")
+
+
+def is_runnable(target: Any) -> bool:
+    """Return whether this is a runnable of LangChain or LangGraph."""
+    return hasattr(target, "invoke") and hasattr(target, "ainvoke")
 
 
 def describe_function(target: Any) -> tuple[str, dict[str, Json]]:
@@ -82,7 +98,10 @@ def describe_function(target: Any) -> tuple[str, dict[str, Json]]:
     named = target if inspect.isroutine(target) or isinstance(target, type) else type(target)
     if isinstance(target, type):
         raise ConfigError(f"method={target.__name__}: this is a class. Pass an object, such as {target.__name__}()")
-    return f"{named.__module__}:{named.__qualname__}", read_settings(target) if named is not target else {}
+    name = f"{named.__module__}:{named.__qualname__}"
+    # the attributes of an object of a framework are in its hash
+    is_plain = named is target or is_module(target) or is_runnable(target)
+    return name, {} if is_plain else read_settings(target)
 
 
 def read_settings(target: Any) -> dict[str, Json]:
@@ -90,6 +109,24 @@ def read_settings(target: Any) -> dict[str, Json]:
     names = [each.name for each in fields(target)] if is_dataclass(target) else list(getattr(target, "__dict__", ()))
     values = {name: getattr(target, name) for name in names if not name.startswith("_")}
     return {name: value for name, value in values.items() if _is_plain(value)}
+
+
+def hash_object(target: Any) -> str:
+    """Return a hash of an object of a framework: its state, its plain attributes, and the program that made it.
+
+    The program is the main script with the modules of this folder that it imports, or the cells of a notebook.
+    """
+    state = target.dump_state() if hasattr(target, "dump_state") else None
+    attributes = {name: value for name, value in read_settings(target).items() if isinstance(value, str | int | float)}
+    content = [hash_code(target), state, attributes, _hash_main()]
+    return hashlib.sha256(json.dumps(content, default=str, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _hash_main() -> Json:
+    main = sys.modules["__main__"]
+    if file := getattr(main, "__file__", None):
+        return [sha256(Path(file)), user_code(Path(file).stem)]
+    return list(getattr(main, "In", ()))
 
 
 def hash_code(target: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.http_server import serve_json
 
 PAGE = Path(__file__).parents[2] / "docs" / "AGENTS.md"
 FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
+OBJECTS = dict(re.findall(r"<!-- object: (\S+) -->\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
 PACKAGES = {
     "openai_agent.py": "openai",
     "langgraph_agent.py": "langgraph",
@@ -103,6 +105,20 @@ def test_agent_answers_with_recall_and_costs(name: str, model: list[str]) -> Non
     assert (row["error"], row["answer"]) == (None, "Pellery")
     assert row["evidence_titles"]
     assert finished.metrics.cost.method.calls
+
+
+@pytest.mark.usefixtures("own_folder")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("package", OBJECTS)
+def test_object_answers_with_recall_and_costs(package: str, model: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(package)
+    monkeypatch.setattr("kgqa.api.run", partial(kgqa.run, *model, "max_failure_rate=1", display=QUIET))
+    names: dict[str, Any] = {}
+    exec(OBJECTS[package], names)
+    rows, cost = names["run"].predictions, names["run"].metrics.cost.method
+    assert [(row["error"], row["answer"]) for row in rows] == [(None, "Pellery")] * 3
+    assert all(row["evidence_titles"] for row in rows)
+    assert cost.calls
 
 
 @pytest.mark.parametrize("name", FILES)

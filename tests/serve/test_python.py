@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -222,3 +223,77 @@ def test_version_is_that_of_the_package() -> None:
     from importlib.metadata import version
 
     assert kgqa.__version__ == version("kgqa")
+
+
+class Module:
+    """An object with the methods of DSPy's modules."""
+
+    named_predictors = acall = None
+
+    def __init__(self, instructions: str = "Answer.") -> None:
+        self.instructions = instructions
+
+    def dump_state(self) -> Json:
+        return {"instructions": self.instructions}
+
+    def __call__(self, *, question: str) -> Any:
+        tools = kgqa.current_tools()
+        tools.search(question, 1)
+        return SimpleNamespace(answer=tools.generate(f"{self.instructions} {question}") and "Bo")
+
+
+class Graph:
+    """An object with the methods of LangGraph's runnables."""
+
+    ainvoke = None
+
+    def __init__(self, properties: Json = None, result: Any = None) -> None:
+        self._properties, self._result, self.seen = properties, result, list[Json]()
+
+    def get_input_jsonschema(self) -> Json:
+        return {"properties": self._properties or {}}
+
+    def invoke(self, value: Json, config: Json) -> Any:
+        tools = kgqa.current_tools()
+        assert config["configurable"]["base_url"] == tools.url
+        tools.search("mill", 1)
+        self.seen.append(value)
+        return self._result
+
+
+class Untyped(Graph):
+    """A runnable without a schema."""
+
+    get_input_jsonschema = property()
+
+
+MESSAGES: Json = {"messages": [{"role": "user", "content": "Who built the mill?"}]}
+FORMS: dict[str, tuple[Graph, Json]] = {
+    "messages": (Graph({"messages": {}}, {"messages": [SimpleNamespace(content="Bo")]}), MESSAGES),
+    "question": (Graph({"question": {}}, "Bo"), {"question": "Who built the mill?"}),
+    "text": (Graph({}, SimpleNamespace(content=[{"type": "text", "text": "B"}, "o"])), "Who built the mill?"),
+    "mapping": (Untyped(result={"messages": [], "answer": "Bo"}), MESSAGES),
+}
+
+
+@pytest.mark.parametrize(("graph", "sent"), FORMS.values(), ids=FORMS)
+def test_runnable_gets_the_question_in_its_form(graph: Graph, sent: Json) -> None:
+    (row,) = run(graph).predictions
+    assert (row["error"], row["answer"], row["evidence_titles"]) == (None, "Bo", ["Mill"])
+    assert graph.seen == [sent]
+
+
+def test_module_is_called_with_the_question() -> None:
+    finished = run(Module())
+    assert finished.predictions[0]["answer"] == "Bo"
+    assert [row["call"] for row in finished.calls] == ["run_agent", "search", "generate"]
+
+
+def test_state_of_a_module_is_part_of_the_run() -> None:
+    assert run(Module()).folder == run(Module()).folder
+    assert run(Module("Be short.")).folder != run(Module()).folder
+
+
+def test_tools_belong_to_a_question() -> None:
+    with pytest.raises(ConfigError, match="no question"):
+        kgqa.current_tools()

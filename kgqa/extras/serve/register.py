@@ -37,5 +37,8 @@ EXTRA = Extra(
             ),
         )
     },
-    functions={"agents": "kgqa.extras.serve.agents:Agents"},
+    functions={
+        "agents": "kgqa.extras.serve.agents:Agents",
+        "current_tools": "kgqa.extras.serve.tools:current_tools",
+    },
 )

@@ -8,14 +8,16 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from kgqa.calls import Generate
 from kgqa.errors import ConfigError
+from kgqa.extras.serve.objects import call_module, invoke_runnable
 from kgqa.extras.serve.processes import describe_session
 from kgqa.extras.serve.session import AgentSession, NotSupported
-from kgqa.methods.function import Function
+from kgqa.methods.function import Function, is_module, is_runnable
 from kgqa.types import AgentReply, Answer, Json, Message, Passage, Prompt, Question
 from kgqa.util.redaction import describe_error
 
@@ -67,6 +69,10 @@ class Tools:
         return list(self._session.submit_search(query, k).result())
 
 
+# of the thread of a question, and of those that it starts with its context
+_CURRENT: ContextVar[Tools | None] = ContextVar("kgqa_tools", default=None)
+
+
 async def run_function(agent: Function, question: Question, session: AgentSession, address: str) -> AgentReply:
     """Run a function in a thread of its own. One that takes longer than the timeout is left behind without calls."""
     values = describe_session(question, session, address)
@@ -101,8 +107,21 @@ async def run_function(agent: Function, question: Question, session: AgentSessio
     return AgentReply(_write(result), searches=session.searches)
 
 
+def current_tools() -> Tools:
+    """Return the tools of the question that this thread answers. Raises ConfigError: it answers none."""
+    tools = _CURRENT.get()
+    if tools is None:
+        raise ConfigError("kgqa.current_tools: no question is answered here. Call it in an agent of kgqa.run(method=…)")
+    return tools
+
+
 def _call(target: Any, question: str, tools: Tools) -> Any:
     """Call a function with the question, and with the tools if it has a second parameter."""
+    _CURRENT.set(tools)
+    if is_module(target):
+        return call_module(target, question, tools.url, tools.api_key)
+    if is_runnable(target):
+        return invoke_runnable(target, question, tools.url, tools.api_key)
     call = target if callable(target) else target.answer
     takes = [
         each
