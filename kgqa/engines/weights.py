@@ -121,6 +121,11 @@ class Model:
     about: Annotated[
         About | None, Setting("Facts for users, and for choosing an engine."), NotIdentity("facts for users")
     ] = None
+    tool_parser: Annotated[
+        str | None,
+        Setting("vLLM's parser of the model's function calls, e.g. hermes or llama3_json. null: it calls none."),
+        NotIdentity("method.protocol has whether the model calls functions"),
+    ] = None
 
     def __post_init__(self) -> None:
         # one of YAML's forms of `off` must not be another model

@@ -247,7 +247,7 @@ def _read_count(usage: Json, key: str) -> int | None:
     return int(number) if isinstance(number, (int, float)) and 0 <= number <= MAX_TOKENS else None
 
 
-def _add_tokens(response: Response, count: int) -> Completion:
+def add_tokens(response: Response, count: int) -> Completion:
     """Return the reply with its tokens. Raise EngineError if the server does not list them."""
     tokens = tuple(response.logprobs.read_tokens(response.token_ids, count))
     if response.reply.text and not tokens:
@@ -281,7 +281,7 @@ def finish_reply(response: Response, call: Generate, settings: Mapping[str, Json
     if call.schema is not None and not set(SCHEMAS) & set(settings):
         response.add_flags("unconstrained")
     if call.logprobs is not None:
-        response.reply = _add_tokens(response, call.logprobs)
+        response.reply = add_tokens(response, call.logprobs)
     reply = read_reply(call, response.reply, thinks=thinks)
     text, prefill = reply.text, call.prompt.prefill
     is_omitted = {"no_prefill", "transcript_as_message"}.intersection(reply.flags)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kgqa.calls import Choose, Generate, ModelCall
 from kgqa.engines.labels import BIAS
+from kgqa.engines.openai.connection import Connection
 from kgqa.engines.openai.option_logprobs import GREEDY, ChoiceCosts
 from kgqa.engines.openai.protocol import ServerProtocol, flag_control_text
 from kgqa.engines.openai.requests import DEFAULTS, generation_settings
@@ -97,16 +99,7 @@ class TokenProtocol(ServerProtocol):
         return await self.connection.complete(COMPLETIONS, {"prompt": prompt, **settings, **stops})
 
     async def _list_vllm(self, prompt: list[int], tokens: Sequence[int], costs: ChoiceCosts) -> Mapping[int, float]:
-        """Return the log-probabilities of these tokens."""
-        listed: dict[int, float] = {}
-        for start in range(0, len(tokens), MAX_TOKEN_IDS):
-            ids = tokens[start : start + MAX_TOKEN_IDS]
-            body = {"prompt": prompt, "logprob_token_ids": ids, "return_tokens_as_token_ids": True, **GREEDY}
-            lists = {"logprobs": min(len(ids), MAX_LOGPROBS)}
-            response = costs.add(await self.connection.complete(COMPLETIONS, {**body, **lists}))
-            names = response.logprobs.first_by_name
-            listed |= {int(name.rpartition(":")[2]): logprob for name, logprob in names.items()}
-        return listed
+        return await list_vllm(self.connection, prompt, tokens, costs)
 
     async def _list_llamacpp(self, prompt: list[int], tokens: Sequence[int], costs: ChoiceCosts) -> Mapping[int, float]:
         """Return log-probabilities: ratios of the raised tokens, and the first token's value from a second request."""
@@ -124,3 +117,16 @@ class TokenProtocol(ServerProtocol):
             return {}
         log = {token: math.log(max(shares[token], 1e-45)) for token in tokens}
         return {token: log[token] - log[anchor] + own.logprob for token in tokens}
+
+
+async def list_vllm(
+    connection: Connection, prompt: Sequence[int], tokens: Sequence[int], costs: ChoiceCosts
+) -> Mapping[int, float]:
+    """Return the log-probabilities of these tokens after the prompt, from a server of vLLM."""
+    parts = [list(tokens[start : start + MAX_TOKEN_IDS]) for start in range(0, len(tokens), MAX_TOKEN_IDS)]
+    shared = {"prompt": list(prompt), "return_tokens_as_token_ids": True, **GREEDY}
+    # vLLM requires `logprobs` here, and then uses only the other list
+    bodies = ({**shared, "logprob_token_ids": ids, "logprobs": min(len(ids), MAX_LOGPROBS)} for ids in parts)
+    responses = await asyncio.gather(*(connection.complete(COMPLETIONS, body) for body in bodies))
+    names = [costs.add(response).logprobs.first_by_name for response in responses]
+    return {int(name.rpartition(":")[2]): logprob for each in names for name, logprob in each.items()}

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
@@ -78,7 +79,8 @@ class Transport:
     """A connection to one server. It belongs to one event loop and sends any number of parallel requests.
 
     The API key is in the header of requests only. If a server repeats it, error messages do not.
-    group: the group of keys in messages, such as "engine" for engine.base_url.
+    group: the group of keys in messages, such as "engine" for engine.base_url. socket: the file of a server on this
+    machine. Then the host of the URL is only a name.
     """
 
     def __init__(
@@ -89,8 +91,9 @@ class Transport:
         *,
         on_rate_limited: Callable[[], None] = lambda: None,
         group: str = "engine",
+        socket: Path | None = None,
     ) -> None:
-        self.url, self.policy, self._group = url, policy, group
+        self.url, self.policy, self._group, self._socket = url, policy, group, socket
         self._key = ApiKey(key or "")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._on_rate_limited = on_rate_limited
@@ -247,8 +250,13 @@ class Transport:
             import aiohttp
 
             trusted = http.ssl_context() if self.url.startswith("https:") else True
+            connector = (
+                aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE, ssl=trusted)
+                if self._socket is None
+                else aiohttp.UnixConnector(str(self._socket), limit=0, keepalive_timeout=KEEPALIVE)
+            )
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE, ssl=trusted),
+                connector=connector,
                 headers={"User-Agent": "kgqa", "Content-Type": "application/json", **self._headers},
                 timeout=aiohttp.ClientTimeout(total=self.policy.timeout, sock_connect=http.CONNECT),
                 cookie_jar=aiohttp.DummyCookieJar(),
