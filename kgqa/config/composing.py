@@ -45,6 +45,7 @@ from kgqa.config.files import (
 from kgqa.config.foreign_names import KEYS
 from kgqa.config.keys import FILE_KEYS, MODEL, complete_node, load_node
 from kgqa.config.overrides import parse_override
+from kgqa.config.role_keys import ROLE_ENGINES, find_role_key, split_roles
 from kgqa.config.run_keys import default_config, list_run_keys
 from kgqa.config.secrets import check_references, check_text, check_values
 from kgqa.config.short_forms import SERVER, expand_short_forms, model_slug
@@ -126,6 +127,9 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
         raise ConfigError(f"{file}: its keys have no effect. Put '# @package _global_' into its first line")
     if isinstance(server := resolved.pop(SERVER), Mapping):  # engine.base_url has an address
         raise ConfigError(f"server={server}: must be an address, e.g. http://127.0.0.1:8000/v1")
+    resolved["roles"], engines = split_roles(resolved["roles"])
+    if engines:
+        resolved[ROLE_ENGINES] = engines
     if choices["model"] == UNNAMED:
         choices["model"] = model_slug(str(resolved["model"]["name"]))
     return {**resolved, "choices": choices}
@@ -231,7 +235,7 @@ def _set_value(config: DictConfig, override: str) -> None:
     if parsed.is_sweep_override():
         remedy = f"write a list as {key}=[{value}], a text with commas as '{key}=\"…\"', a sweep with -m"
         raise ConfigError(f"{override}: several values: {remedy}")
-    OmegaConf.update(config, key, parsed.value(), merge=True, force_add=True)
+    OmegaConf.update(config, find_role_key(config["roles"], key), parsed.value(), merge=True, force_add=True)
 
 
 def _complete_own_files(config: Mapping[str, Json], choices: Mapping[str, Json], keys: set[str]) -> None:

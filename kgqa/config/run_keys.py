@@ -112,7 +112,10 @@ class RunSettings:
 
 
 REQUIRE_EXISTING = "kg.require_existing"
-ANY = "[PRESET][+ADAPTER][@ENGINE]. null: the model of the run."
+ANY = (
+    "[PRESET][+ADAPTER][@ENGINE], also as .model, .engine and .engine.KEY, e.g. roles.judge.engine.tensor_parallel=4. "
+    "null: the model of the run."
+)
 AS_READER = "[PRESET][+ADAPTER][@ENGINE]. null: the model of roles.reader."
 ROLES: Mapping[str, Setting] = {
     "reader": Setting(f"Answers from passages or triples: {ANY}"),

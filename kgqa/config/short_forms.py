@@ -14,6 +14,8 @@ from kgqa.errors import ConfigError, nearest
 from kgqa.util.hub import HUB_NAME
 
 SERVER = "server"
+# a judge's own server and key
+JUDGE_KEYS = {"judge.server": "roles.judge.engine.base_url", "judge.api_key_env": "roles.judge.engine.api_key_env"}
 
 
 def expand_short_forms(overrides: Sequence[str]) -> list[str]:
@@ -24,7 +26,7 @@ def expand_short_forms(overrides: Sequence[str]) -> list[str]:
     """
     values = override_values(overrides)
     address = _find_server(values)
-    words = [override for override in overrides if override_key(override) != SERVER]
+    words = [_expand_judge_key(override) for override in overrides if override_key(override) != SERVER]
     if address:
         for key in ("engine", "engine.base_url"):
             if values.get(key, "openai") != "openai":
@@ -61,6 +63,12 @@ def _find_server(values: Mapping[str, str]) -> str:
     if address is None and experiment in config_files("experiment"):
         address = str(load_file("experiment", experiment).get(SERVER) or "")
     return "" if address in (None, "null") else str(address).strip("\"'")
+
+
+def _expand_judge_key(text: str) -> str:
+    """Return the override of the judge's engine for `judge.server=URL` and the name of its key's variable."""
+    override = parse_override(text)
+    return f"{JUDGE_KEYS[override.key]}={override.value}" if override.key in JUDGE_KEYS else text
 
 
 def _expand_name(text: str) -> str:

@@ -12,6 +12,7 @@ from kgqa.cache.store import CallCache, Origin
 from kgqa.config import building as parts
 from kgqa.config.files import Config, Node
 from kgqa.config.overrides import parse_role
+from kgqa.config.role_keys import ROLE_ENGINES
 from kgqa.engines.weights import Model, Prices
 from kgqa.errors import ConfigError, MissingWeights
 from kgqa.identity.component import identity_of
@@ -145,19 +146,26 @@ class Engines:
 
 def role_nodes(config: Config, choose: ModelChooser) -> RoleNodes:
     """Return the models of the method's roles. The judge is no part of a method."""
-    own = {role: choice for role, choice in config["roles"].items() if choice and role != JUDGE}
+    settings = config.get(ROLE_ENGINES, {})
+    choices = {role: choice or "" for role, choice in config["roles"].items() if choice or role in settings}
+    own = {role: choice for role, choice in choices.items() if role != JUDGE}
     default = {"": RoleBinding(config["model"], config["engine"])}
     return default | {role: choose(f"roles.{role}", str(choice), config) for role, choice in own.items()}
 
 
 def judge_nodes(config: Config, judge: AnyJudge, choose: ModelChooser) -> RoleNodes:
     """Return the models of the judge's roles: their own, else that of roles.judge, else that of the configuration."""
-    general = config["roles"][JUDGE]
-    default = RoleBinding(config["model"], config["engine"])
-    if general:
-        default = choose(f"roles.{JUDGE}", general, config)
     key = f"{JUDGE}.model" if JUDGE in judge.roles else f"{JUDGE}.members"
-    return {role: choose(key, own, config) if own else default for role, own in judge.roles.items()}
+    return {
+        role: choose(key, own, config) if own else _general_judge(config, choose) for role, own in judge.roles.items()
+    }
+
+
+def _general_judge(config: Config, choose: ModelChooser) -> RoleBinding:
+    choice = config["roles"][JUDGE]
+    if choice or JUDGE in config.get(ROLE_ENGINES, {}):
+        return choose(f"roles.{JUDGE}", choice or "", config)
+    return RoleBinding(config["model"], config["engine"])
 
 
 def reader_preset(config: Config) -> str:
