@@ -43,7 +43,9 @@ class Dataset(Protocol):
         ...
 
 
-Need = Literal["model", "triples", "search", "pool", "graph", "ranker", "demonstrations_ranker", "reranker"]
+Need = Literal[
+    "model", "triples", "search", "pool", "graph", "ranker", "demonstrations_ranker", "reranker", "functions"
+]  # fmt: skip
 
 
 class Method(Protocol):
@@ -61,7 +63,7 @@ class Method(Protocol):
 
         "model": calls of a model. "triples": extracted triples. "search": an index of the corpus. "pool": searches in
         `Search.pool`, without a corpus. "graph": links between the passages of a question. "ranker",
-        "demonstrations_ranker", "reranker": the group of that name.
+        "demonstrations_ranker", "reranker": the group of that name. "functions": function calls of the reader's engine.
         """
         ...
 
@@ -290,6 +292,20 @@ class NeedsKey(Protocol):
 
     def find_key(self) -> str | None:
         """Return the key. Raises ConfigError: it is missing."""
+        ...
+
+
+@runtime_checkable
+class ReachesServer(Protocol):
+    """An engine or an encoder on a server."""
+
+    def check_server(self) -> None:
+        """Check the server once, before the run costs anything.
+
+        Raises:
+            ConfigError: it lacks the model, or rejects the key or a small request.
+            EngineDied: it does not answer.
+        """
         ...
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from kgqa.artifacts.examples import TrainedWith, id_hash, text_hash, training_of
 from kgqa.artifacts.run import SCRIPTED
@@ -15,6 +14,7 @@ from kgqa.config.files import flatten
 from kgqa.config.overrides import override_group, parse_override
 from kgqa.engines.weights import SMALL_MODEL
 from kgqa.errors import ConfigError
+from kgqa.experiment.capabilities import check_capabilities
 from kgqa.experiment.engines import RoleBinding, judge_nodes
 from kgqa.experiment.experiment import RANKERS, Experiment
 from kgqa.experiment.session import Session
@@ -48,7 +48,7 @@ def check(session: Session) -> None:
         session.say_once(remark)
     session.engines.identities()
     session.judge_engines.identities()
-    refuse_incapable(session)
+    check_capabilities(session)
     refuse_perturbed_search(experiment)
     refuse_trained(experiment)
     needed = experiment.choices.keys() | experiment.method.uses
@@ -74,21 +74,6 @@ def refuse_perturbed_search(experiment: Experiment) -> None:
             f"dataset.perturb={experiment.config['dataset']['perturb']}: it changes the passages that come with a "
             f"question, and method={experiment.name('method')} searches a corpus. Choose a method that reads its "
             "question's passages"
-        )
-
-
-def refuse_incapable(session: Session) -> None:
-    """Raise ConfigError if the method needs function calls, and its engine has none.
-
-    All other needs have a form for every engine: a transcript goes into a message, a choice is read from a reply.
-    """
-    if getattr(session.experiment.method, "protocol", "") != "functions":
-        return
-    engine: Any = session.engines("reader")
-    if not getattr(getattr(engine, "base", engine), "calls_functions", True):
-        raise ConfigError(
-            f"method.protocol=functions: engine={session.experiment.choices.get('engine')} has no function calls here. "
-            "Set method.protocol=text, or use a server with engine=openai and engine.endpoints=both."
         )
 
 

@@ -14,10 +14,10 @@ from kgqa.config.files import Config, Node
 from kgqa.config.overrides import parse_role
 from kgqa.config.role_keys import ROLE_ENGINES
 from kgqa.engines.weights import Model, Prices
-from kgqa.errors import ConfigError, MissingWeights
+from kgqa.errors import ConfigError, EngineDied, MissingWeights
 from kgqa.identity.component import identity_of
 from kgqa.judge import ROLE as JUDGE
-from kgqa.protocols import Adaptable, Engine, NeedsKey
+from kgqa.protocols import Adaptable, Engine, NeedsKey, ReachesServer
 from kgqa.types import Json
 from kgqa.util.optional_deps import check_libraries
 from kgqa.util.settings import name_of
@@ -113,13 +113,15 @@ class Engines:
         return f"{binding.model['name']}{adapter}@{name_of(identity_of(self(role)))}"
 
     def check_ready(self, cache: CallCache) -> None:
-        """Raise ConfigError if a server's key or a library is missing, unless the stored replies may be enough."""
+        """Raise an error if a key, a library or a server is missing, unless the stored replies may be enough."""
         for engine in map(self, self._nodes):
             try:
                 if isinstance(engine, NeedsKey):
                     engine.find_key()
                 check_libraries(name_of(identity_of(engine)))
-            except ConfigError:  # noqa: PERF203 - a handful of engines
+                if isinstance(engine, ReachesServer):
+                    engine.check_server()
+            except (ConfigError, EngineDied):  # noqa: PERF203 - a handful of engines
                 if not cache.has_calls(Origin.of(identity_of(engine))):
                     raise
 

@@ -29,6 +29,7 @@ from kgqa.config.overrides import format_value
 from kgqa.config.settings import list_reported_settings
 from kgqa.config.targets import load_run_config
 from kgqa.errors import KgqaError, UsageError
+from kgqa.experiment.capabilities import check_servers
 from kgqa.experiment.check import check, find_leaks, refuse_trained
 from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.experiment import Experiment
@@ -91,8 +92,7 @@ def execute(session: Session, display: Display) -> Executed:
         display.line(f"{finished.folder}: already complete")
         return Executed(finished, was_finished=True)
     check(session)
-    session.engines.check_ready(session.cache)
-    session.judge_engines.check_ready(session.cache)
+    check_servers(session)
     with ExitStack() as searching:
         index = searching.enter_context(open_index(session, display))
         with (

@@ -12,6 +12,7 @@ from kgqa.methods.steps.reader import ReadingLog, pinned_text
 from kgqa.methods.steps.search import ScopedMethod
 from kgqa.methods.steps.tools import FORM, RESPONSE, Tool, as_text, read_calls, repair_call
 from kgqa.prompting import render, to_json
+from kgqa.protocols import Need
 from kgqa.types import Answer, Completion, Json, Message, Passage, Prompt, Question, ToolCall
 from kgqa.util.sentences import sentences
 from kgqa.util.settings import Setting
@@ -128,6 +129,11 @@ class ToolAgent(ScopedMethod):
             'The answer: marked (the text after "Answer:") | complete, the last message.', ours="base.py:125: complete"
         ),
     ] = "marked"
+
+    @property
+    def uses(self) -> frozenset[Need]:
+        functions: frozenset[Need] = frozenset({"functions"} if self.protocol == "functions" else ())
+        return super().uses | functions
 
     async def answer(self, question: Question) -> Answer:
         """Let the model call tools until it answers.

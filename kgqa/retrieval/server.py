@@ -17,7 +17,7 @@ from kgqa.engines.openai.access import REACHING, ServerAccess
 from kgqa.engines.openai.detection import is_same_model, is_snapshot
 from kgqa.engines.openai.messages import find_lengths
 from kgqa.engines.openai.transport import Refused, Transport
-from kgqa.errors import ConfigError, DataError, EngineError
+from kgqa.errors import ConfigError, DataError, EngineDied, EngineError
 from kgqa.retrieval.biencoder import Encoder, Kind, clean
 from kgqa.retrieval.vector_store import Vectors
 from kgqa.types import Json, JsonObject
@@ -82,6 +82,16 @@ class ServerEncoder(ServerAccess, Encoder):
         """
         inputs = [self._prefix(kind) + clean(text) or " " for text in texts]  # OpenAI rejects empty texts
         return self._stack(run_in_thread("encoder", self._embed_all(inputs)))
+
+    def check_server(self) -> None:
+        """Check that the server embeds a short text."""
+        address = self.find_address()
+        try:
+            self.encode("query", ["Hello"])
+        except (ConfigError, EngineError) as error:
+            if isinstance(error, EngineDied) or address in str(error):
+                raise
+            raise ConfigError(f"{address}: model {self._model!r} embeds no text: {error}") from error
 
     async def _embed_all(self, texts: list[str]) -> list[Vectors]:
         transport, gate = self.open_transport(), asyncio.Semaphore(self.concurrency)

@@ -153,6 +153,10 @@ class OpenAI(ServerAccess, BaseEngine):
         parts = [f"[{message.role}]\n{message.content}" for message in prompt.messages]
         return "\n\n".join([*parts, f"[assistant]\n{prompt.prefill}"])
 
+    def check_server(self) -> None:
+        """Check that the server has the model, as before the first call."""
+        self._loop.submit(self._connect()).result()
+
     def count_tokens(self, text: str) -> int:
         if self.estimates_tokens:
             return estimate_tokens(text)
@@ -195,6 +199,9 @@ class OpenAI(ServerAccess, BaseEngine):
         if self._thinking.budget and not protocol.thinks(call):
             return replace(reply, flags=(*reply.flags, "no_thinking"))
         return reply
+
+    async def _connect(self) -> None:
+        await self._client(None).connection.connect()
 
     async def _count(self, text: str) -> int:
         client = self._client(None)

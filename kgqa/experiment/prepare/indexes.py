@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from kgqa.artifacts.metrics import LACKS
 from kgqa.calls import Program
 from kgqa.errors import ConfigError
+from kgqa.experiment.capabilities import find_servers
 from kgqa.experiment.prepare.triples import distinct_passages
 from kgqa.experiment.session import Session
 from kgqa.identity.component import corpus_identity_of, identity_of
@@ -55,6 +56,9 @@ def index_folder(session: Session) -> IndexFolder:
 def build_index(session: Session, display: Display) -> tuple[Mapping[str, Any], bool]:
     """Build the index unless it exists. Return its manifest, and whether anything was built."""
     folder, passages = index_folder(session), 0
+    # a model can be called for hours before the first text is embedded
+    for server in find_servers(session.retriever):
+        server.check_server()
 
     def run(program: Program[T]) -> T:
         """Run a program with the run's model, and report its cost."""
