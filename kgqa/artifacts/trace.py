@@ -95,8 +95,11 @@ class TracedQuestion:
 
     @property
     def own_calls(self) -> tuple[TracedCall, ...]:
-        """Return the calls of the method, without those that answer another call, such as the extraction of triples."""
-        paths = {call.path for call in self.calls}
+        """Return the calls of the method, without those that answer another call, such as the extraction of triples.
+
+        The calls of an agent are calls of the method, although the run of the agent waits for them.
+        """
+        paths = {call.path for call in self.calls if call.kind != "run_agent"}
         return tuple(call for call in self.calls if paths.isdisjoint(call.path[:n] for n in range(1, len(call.path))))
 
     @property
