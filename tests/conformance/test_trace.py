@@ -92,17 +92,20 @@ def build(row: Mapping[str, Any], name: str) -> list[tuple[list[str], float]]:
 
 @pytest.mark.parametrize(("row", "name"), CASES, ids=lambda part: part if isinstance(part, str) else part["id"])
 def test_chains_are_the_authors_chains(row: Mapping[str, Any], name: str) -> None:
+    """Where kgqa differs on purpose, its own chains are recorded, too."""
     theirs = (row[name] if name == "recorded" else row["seeded"][name])["chains"]
-    if differs := name in row.get("kgqa", {}):
-        assert row["on_purpose"] in INTENDED
+    expected = row.get("kgqa", {}).get(name, theirs)
     ours = build(row, name)
-    for expected in (row["kgqa"][name], theirs) if differs else (theirs,):
-        texts = [["<{}; {}; {}>".format(*row["triples"][place]) for place in units] for units, _ in expected]
-        if differs and expected is theirs:
-            assert [chain for chain, _ in ours] != texts
-        else:
-            assert [chain for chain, _ in ours] == texts
-            assert [score for _, score in ours] == pytest.approx([score for _, score in expected], abs=1e-5)
+    assert [chain for chain, _ in ours] == chain_texts(row, expected)
+    assert [score for _, score in ours] == pytest.approx([score for _, score in expected], abs=1e-5)
+    if name in row.get("kgqa", {}):
+        assert row["on_purpose"] in INTENDED
+        assert chain_texts(row, expected) != chain_texts(row, theirs)
+
+
+def chain_texts(row: Mapping[str, Any], chains: Any) -> list[list[str]]:
+    """Return the chains of a row as texts of their triples."""
+    return [["<{}; {}; {}>".format(*row["triples"][place]) for place in units] for units, _ in chains]
 
 
 def test_most_cases_are_the_authors() -> None:
@@ -124,22 +127,24 @@ TRIPLES_INTENDED = {
 def test_triples_are_those_of_parse_model_output() -> None:
     """Two of 300 recorded extraction replies differ on purpose."""
     _, rows = load("trace_triples")
+    ours = []
     for row in rows:
         # the part of the text that decides
         passage = Passage("p", row["title"], " | ".join(row["heads_in_text"]))
-        ours = [[triple.head, triple.relation, triple.tail] for triple in parse_triples(row["reply"], passage).triples]
-        if row["on_purpose"]:
-            assert row["on_purpose"] in TRIPLES_INTENDED
-            assert ours == row["kgqa"] != row["triples"]
-        else:
-            assert ours == row["triples"]
-    assert (len(rows), sum(bool(row["on_purpose"]) for row in rows)) == (300, 2)
+        parsed = parse_triples(row["reply"], passage).triples
+        ours.append([[triple.head, triple.relation, triple.tail] for triple in parsed])
+    intended = [row for row in rows if row["on_purpose"]]
+    assert (len(rows), len(intended)) == (300, 2)
+    assert {row["on_purpose"] for row in intended} <= TRIPLES_INTENDED.keys()
+    assert [row for row in intended if row["kgqa"] == row["triples"]] == []
+    assert ours == [row["kgqa"] if row["on_purpose"] else row["triples"] for row in rows]
 
 
 def test_examples_are_those_of_the_released_program() -> None:
     """Which few-shot examples a selection has, in which order and with which letters."""
     head, rows = load("trace_demonstrations")
     labelled = {name: load_chains(f"{DATA / head['file']}#{name.upper()}") for name in {row["dataset"] for row in rows}}
+    ours = []
     for row in rows:
         chains = labelled[row["dataset"]]
         method = trace(
@@ -149,8 +154,13 @@ def test_examples_are_those_of_the_released_program() -> None:
         ranked = tuple(chains[place] for place in row["order"])
         examples = method.step_examples(ChainState("Q?", (), ranked), row["hop"])
         questions = [demonstration.question for demonstration in chains]
-        assert [questions.index(example["question"]) for example in examples] == row["shown"]
-        assert [example["letter"] for example in examples] == row["letters"]
-        assert [len(example["options"]) + 1 for example in examples] == row["options"]
-        assert [len(example["so_far"]) for example in examples] == row["so_far"]
+        ours.append(
+            {
+                "shown": [questions.index(example["question"]) for example in examples],
+                "letters": [example["letter"] for example in examples],
+                "options": [len(example["options"]) + 1 for example in examples],
+                "so_far": [len(example["so_far"]) for example in examples],
+            }
+        )
     assert rows
+    assert ours == [{key: row[key] for key in ("shown", "letters", "options", "so_far")} for row in rows]

@@ -38,7 +38,7 @@ def text(file: Path) -> str:
 
 
 @pytest.mark.parametrize("folder", RUNS, ids=lambda folder: folder.name)
-def test_files_of_a_run_round_trip_to_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+def test_files_of_a_run_round_trip_to_the_same_bytes(folder: Path) -> None:
     assert whole(Metrics.read(folder).json()) == text(folder / "metrics.json")
     assert whole(Manifest.read(folder).json()) == text(folder / "manifest.json")
     assert lines(prediction.json() for prediction in run_predictions(folder)) == text(folder / "predictions.jsonl")
@@ -46,20 +46,33 @@ def test_files_of_a_run_round_trip_to_the_same_bytes(folder: Path, tmp_path: Pat
         reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
         assert lines(traced.json() for traced in read_trace(folder)) == io.TextIOWrapper(reader, "utf-8").read()
     assert list(read_questions(folder)) == [traced.question for traced in read_trace(folder)]
-    for form, name in (("md", "report.md"), ("latex", "report.tex"), ("csv", "report.csv")):
-        assert text(write_report(FinishedRun.read(folder), form, tmp_path / name)) == text(folder / name)
 
 
-def test_verdicts_and_cells_round_trip_to_equal_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("form", "name"), [("md", "report.md"), ("latex", "report.tex"), ("csv", "report.csv")])
+@pytest.mark.parametrize("folder", RUNS, ids=lambda folder: folder.name)
+def test_report_of_a_run_is_the_same_to_the_byte(folder: Path, form: str, name: str, tmp_path: Path) -> None:
+    assert text(write_report(FinishedRun.read(folder), form, tmp_path / name)) == text(folder / name)
+
+
+def test_verdicts_round_trip_to_the_same_bytes() -> None:
     assert lines(line.json() for line in read_verdicts(RUNS[0]).values()) == text(RUNS[0] / "verdicts.jsonl")
+
+
+def test_sweep_round_trips_to_the_same_bytes(tmp_path: Path) -> None:
     sweep = Sweep.read(KEPT / "sweep")
     sweep.path = tmp_path
     sweep.write()
     assert text(tmp_path / "sweep.json") == text(KEPT / "sweep/sweep.json")
-    for number in (0, 1):
-        state = CellState.read(KEPT / "sweep", number)
-        assert state is not None
-        assert whole(state.json()) == text(KEPT / f"sweep/cells/{number:03}.json")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_cell_round_trips_to_the_same_bytes(number: int) -> None:
+    state = CellState.read(KEPT / "sweep", number)
+    assert state is not None
+    assert whole(state.json()) == text(KEPT / f"sweep/cells/{number:03}.json")
+
+
+def test_stored_runs_have_titles_and_unknown_accuracy() -> None:
     assert FinishedRun.read(KEPT / "retrieval").title == "retrieve_only on demo with bm25"
     judged = FinishedRun.read(KEPT / "trace").metrics.judge
     assert judged is not None

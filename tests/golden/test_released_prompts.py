@@ -102,15 +102,17 @@ def test_example_without_the_step_is_replaced() -> None:
 
 
 def test_each_query_form_has_its_own_ranker() -> None:
-    config = released().config
     (choosing, first, *_) = of_kind(Rank)
     assert (choosing.scorer, choosing.query) == ("demonstrations_ranker", QUESTION)
     assert (first.scorer, first.query) == ("ranker", f"knowledge triples: \nquestion: {QUESTION}")
-    for group, instruction in (("ranker", "Instruct: "), ("demonstrations_ranker", "")):
-        encoder = config[group]
-        assert (encoder["model"], encoder["normalise"]) == ("intfloat/e5-mistral-7b-instruct", False)
-        assert encoder["query_prefix"].startswith(instruction)
-        assert bool(encoder["query_prefix"]) is bool(instruction)
+
+
+@pytest.mark.parametrize(("group", "has_prefix"), [("ranker", True), ("demonstrations_ranker", False)])
+def test_released_rankers_are_one_model_with_own_prefixes(group: str, has_prefix: bool) -> None:
+    encoder = released().config[group]
+    assert (encoder["model"], encoder["normalise"]) == ("intfloat/e5-mistral-7b-instruct", False)
+    assert encoder["query_prefix"].startswith("Instruct: ") is has_prefix
+    assert bool(encoder["query_prefix"]) is has_prefix
 
 
 def test_ranker_can_be_replaced_without_a_gpu() -> None:

@@ -56,17 +56,17 @@ def test_transcripts_are_repeated_byte_for_byte(
 ) -> None:
     method: SearchAgent = build(compose([setting])["method"], "method")
     agent = replace(method, prompt="search_agent/r1_searcher", passage=form, scope="own")
-    repeated = 0
+    queries, expected = [], []
     for row in _read_rows(f"r1searcher_{name}.jsonl.gz"):
         question, results = _question(row, separator)
         start = agent.continue_prompt(question, "", ()).messages[0].content
         engine = _engine(start, row["gen_text_store"], tmp_path / "rules.jsonl")
         answer = drive(agent.answer(question), partial(_reply, engine, iter(results)))
         _check_answer(row, answer, len(results))
-        queries = [query for query, _ in answer.notes["searches"]]
-        assert queries == _read_queries(row["gen_text_store"], agent)
-        repeated += 1
-    assert repeated == count
+        queries.append([query for query, _ in answer.notes["searches"]])
+        expected.append(_read_queries(row["gen_text_store"], agent))
+    assert queries == expected
+    assert len(queries) == count
 
 
 @pytest.mark.parametrize(("name", "count", "form", "separator"), FILES, ids=[name for name, *_ in FILES])

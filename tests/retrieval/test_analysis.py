@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,10 +16,10 @@ from kgqa.retrieval.analysis import LONGEST, terms
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "lucene_english.jsonl").read_text("utf-8").splitlines()]
 
 
-def test_the_terms_are_lucenes() -> None:
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row["text"])[:40])
+def test_the_terms_are_lucenes(row: dict[str, Any]) -> None:
     """But for the narrow blank of "10 000", which joins its word as in Lucene and is written as an underscore."""
-    for row in ROWS:
-        assert terms(str(row["text"])) == [term.replace("\u202f", "_") for term in row["terms"]]
+    assert terms(str(row["text"])) == [term.replace("\u202f", "_") for term in row["terms"]]
 
 
 @given(st.text(), st.text())

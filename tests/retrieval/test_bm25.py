@@ -6,8 +6,9 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,17 +42,22 @@ def test_the_rankings_of_the_demo_are_lucenes(tmp_path: Path) -> None:
     """lucene_demo.jsonl holds what Lucene 8.7 finds for each question in the passages of all, see scripts/lucene."""
     dataset = parts.dataset(compose(["dataset=demo"])["dataset"])
     passages = list(dataset.passages())
-    place = {passage.id: number for number, passage in enumerate(passages)}
     lines = (Path(__file__).parent / "lucene_demo.jsonl").read_text("utf-8").splitlines()
-    expected = {row["question"]: row["found"] for row in map(json.loads, lines)}
+    lucene = {row["question"]: row["found"] for row in map(json.loads, lines)}
     finder = built(Bm25(BOTH, fill=False), passages, tmp_path)
-    for question in dataset.questions():
-        wanted = expected[question.id]
-        assert find(finder, question.text, 10) == [place[id_] for id_, _ in wanted], question.text
-        scores = scores_found(finder, question.text)
-        for id_, score in wanted:
-            assert scores[place[id_]] == pytest.approx(2.2 * score, rel=1e-5)
+    rankings = {
+        question.id: [passages[place].id for place in find(finder, question.text, 10)]
+        for question in dataset.questions()
+    }
+    scores = {
+        (question.id, passages[place].id): score
+        for question in dataset.questions()
+        for place, score in scores_found(finder, question.text).items()
+    }
     finder.close()
+    assert rankings == {question: [id_ for id_, _ in lucene[question]] for question in rankings}
+    expected = {(question, id_): 2.2 * score for question in rankings for id_, score in lucene[question]}
+    assert {pair: scores.get(pair) for pair in expected} == pytest.approx(expected, rel=1e-5)
 
 
 def rounded_length(length: int) -> int:
@@ -94,18 +100,23 @@ def random_passages(seed: int, count: int) -> list[Passage]:
     return [Passage.of(f"{text(4)} {number}", text(generator.choice([10, 60, 300]))) for number in range(count)]
 
 
-def test_scores_are_those_of_lucenes_formula(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def random_index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Passage], Any]]:
     passages = random_passages(0, 200)
-    finder = built(Bm25(BOTH, fill=False), passages, tmp_path)
-    for query in (passage.text[:60] for passage in random_passages(100, 20)):
-        fields = [[getattr(passage, field) for passage in passages] for field in BOTH]
-        expected = np.sum([lucene_scores(texts, query, rounded=True) for texts in fields], axis=0)
-        scores = scores_found(finder, query)
-        assert set(scores) == set(np.flatnonzero(expected))
-        for place, score in scores.items():
-            assert score == pytest.approx(2.2 * expected[place], rel=1e-4)
-        assert_ranked(find(finder, query, 20), np.asarray(expected), 20)
+    finder = built(Bm25(BOTH, fill=False), passages, tmp_path_factory.mktemp("bm25"))
+    yield passages, finder
     finder.close()
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_scores_are_those_of_lucenes_formula(number: int, random_index: tuple[list[Passage], Any]) -> None:
+    passages, finder = random_index
+    query = random_passages(100, 20)[number].text[:60]
+    fields = [[getattr(passage, field) for passage in passages] for field in BOTH]
+    expected = np.sum([lucene_scores(texts, query, rounded=True) for texts in fields], axis=0)
+    matches = {int(place): 2.2 * expected[place] for place in np.flatnonzero(expected)}
+    assert scores_found(finder, query) == pytest.approx(matches, rel=1e-4)
+    assert_ranked(find(finder, query, 20), np.asarray(expected), 20)
 
 
 @pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.9, 0.4), (2.0, 0.0), (0.0, 1.0)])
@@ -115,13 +126,12 @@ def test_scores_of_bm25s_equal_the_exact_formula(k1: float, b: float, tmp_path: 
     retriever = Bm25s(BOTH, "lucene", k1, b, 0.5)
     finder = built(retriever, passages, tmp_path)
     assert isinstance(finder, OpenedIndex)
-    for query in (passage.text[:60] for passage in random_passages(107, 10)):
-        expected = sum(
-            lucene_scores([getattr(p, field) for p in passages], query, rounded=False, k1=k1, b=b) for field in BOTH
-        )
-        scores = retriever.scores(finder, query)
-        assert scores == pytest.approx(np.asarray(expected), rel=1e-4, abs=1e-5)
+    queries = [passage.text[:60] for passage in random_passages(107, 10)]
+    scores = [retriever.scores(finder, query) for query in queries]
     finder.close()
+    texts = [[getattr(passage, field) for passage in passages] for field in BOTH]
+    expected = [sum(lucene_scores(each, query, rounded=False, k1=k1, b=b) for each in texts) for query in queries]
+    assert np.asarray(scores) == pytest.approx(np.asarray(expected), rel=1e-4, abs=1e-5)
 
 
 def assert_ranked(places: Sequence[int], scores: NDArray[np.float64], k: int) -> None:
@@ -131,13 +141,14 @@ def assert_ranked(places: Sequence[int], scores: NDArray[np.float64], k: int) ->
     assert scores[list(places)] == pytest.approx(best, rel=3e-6)
 
 
-def test_a_boost_weighs_its_field(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("boosts", "ranking"),
+    [({"title": 2.0, "text": 1.0}, [0, 1]), ({"title": 1.0, "text": 2.0}, [1, 0]), ({"title": 1.0}, [0])],
+    ids=["title", "text", "only the title"],
+)
+def test_a_boost_weighs_its_field(boosts: dict[str, float], ranking: list[int], tmp_path: Path) -> None:
     passages = [Passage.of("slate", "nothing here"), Passage.of("nothing here", "slate")]
-    for boosts, first in (({"title": 2.0, "text": 1.0}, 0), ({"title": 1.0, "text": 2.0}, 1)):
-        finder = built(Bm25(boosts, fill=False), passages, tmp_path / str(first))
-        assert find(finder, "slate", 2)[0] == first
-    only_titles = built(Bm25({"title": 1.0}, fill=False), passages, tmp_path / "titles")
-    assert find(only_titles, "slate", 2) == [0]
+    assert find(built(Bm25(boosts, fill=False), passages, tmp_path), "slate", 2) == ranking
 
 
 def test_ties_are_cut_by_position(tmp_path: Path) -> None:

@@ -86,13 +86,20 @@ def test_hybrid_sums_the_reciprocals_of_deeper_ranks(tmp_path: Path) -> None:
     assert built(shallow, tmp_path).find([Query("q", 2), Query("q", 3)]) == [[0, 4], [2, 0, 4]]
 
 
-def test_knn_has_one_half_from_each_the_dense_first(tmp_path: Path) -> None:
-    """A passage of both halves is replaced."""
-    for fuzzy, k, places in (
-        ((0, 1, 2), 4, [5, 4, 0, 1]), ((0, 1, 2), 5, [5, 4, 3, 0, 1]), ((0, 1, 2), 1, [5]),
+@pytest.mark.parametrize(
+    ("fuzzy", "k", "places"),
+    [
+        ((0, 1, 2), 4, [5, 4, 0, 1]),
+        ((0, 1, 2), 5, [5, 4, 3, 0, 1]),
+        ((0, 1, 2), 1, [5]),
         ((4, 5, 0, 1), 4, [5, 4, 0, 1]),
-    ):  # fmt: skip
-        assert built(Knn(dense=Ranked((5, 4, 3)), fuzzy=Ranked(fuzzy)), tmp_path).find([Query("q", k)]) == [places]
+    ],
+    ids=["even", "odd", "one", "passages of both halves are replaced"],
+)
+def test_knn_has_one_half_from_each_the_dense_first(
+    fuzzy: tuple[int, ...], k: int, places: list[int], tmp_path: Path
+) -> None:
+    assert built(Knn(dense=Ranked((5, 4, 3)), fuzzy=Ranked(fuzzy)), tmp_path).find([Query("q", k)]) == [places]
 
 
 def test_mdr_searches_with_question_and_passage(tmp_path: Path) -> None:
@@ -119,17 +126,14 @@ def test_a_pair_scores_the_product_or_the_sum() -> None:
         mdr(dense=Tfidf(("title", "text"), fill=False, ties="first"))
 
 
-def test_parts_of_a_retriever_decide_its_identity(tmp_path: Path) -> None:
-    """Of Hybrid and of Knn."""
-    kinds: list[Callable[[Any, Any], Any]] = [lambda left, right: Hybrid(left, right, 60, 10), Knn]
-    for number, combine in enumerate(kinds):
-        folder = tmp_path / str(number)
-        left, right = Ranked((0, 1)), Ranked((1, 0))
-        built(combine(left, right), folder).close()
-        assert len(list(folder.glob("*/built"))) == 2
-        identity = identity_of(combine(left, right))
-        assert json.loads(json.dumps(identity)) == identity
-        others = combine(Ranked((0, 2)), right), combine(left, Ranked((2, 0)))
-        assert all(identity_of(other) != identity for other in others)
-        assert combine(left, right).pools
-        assert not combine(left, NoPools((1, 0))).pools
+@pytest.mark.parametrize("combine", [lambda left, right: Hybrid(left, right, 60, 10), Knn], ids=["hybrid", "knn"])
+def test_parts_of_a_retriever_decide_its_identity(combine: Callable[[Any, Any], Any], tmp_path: Path) -> None:
+    left, right = Ranked((0, 1)), Ranked((1, 0))
+    built(combine(left, right), tmp_path).close()
+    assert len(list(tmp_path.glob("*/built"))) == 2
+    identity = identity_of(combine(left, right))
+    assert json.loads(json.dumps(identity)) == identity
+    assert identity_of(combine(Ranked((0, 2)), right)) != identity
+    assert identity_of(combine(left, Ranked((2, 0)))) != identity
+    assert combine(left, right).pools
+    assert not combine(left, NoPools((1, 0))).pools

@@ -77,13 +77,23 @@ def test_search_matches_stems_of_text_and_title(client: Any, tmp_path: Path, mon
     assert built(tmp_path).find(scopes) == [[3, 1], []]
     long = Passage.of("Long", "carrot soup " * 90_000 + "zebra")
     assert built(tmp_path / "long", (*PASSAGES, long)).find([Query("zebra", 3)]) == [[6]]
-    for fields, text, places in (
+
+
+@pytest.mark.usefixtures("client")
+@pytest.mark.parametrize(
+    ("fields", "text", "places"),
+    [
         ({"text": 1.0}, "Ginger film", [0, 2, 5]),
         ({"title": 1.0}, "Ginger film", [5, 0]),
         ({"title": 5.0, "text": 0.1}, "Maria Lund", [1, 0]),
         ({"title": 0.1, "text": 5.0}, "film Maria directed", [0, 1]),
-    ):
-        assert built(tmp_path, fields=fields).find([Query(text, 5)]) == [places]
+    ],
+    ids=["text", "title", "more weight on the title", "more weight on the text"],
+)
+def test_fields_are_searched_by_their_weight(
+    fields: dict[str, float], text: str, places: list[int], tmp_path: Path
+) -> None:
+    assert built(tmp_path, fields=fields).find([Query(text, 5)]) == [places]
 
 
 def test_only_a_complete_index_is_reused(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,18 +201,23 @@ def test_client_version_fits_old_and_new_servers() -> None:
     assert f'elasticsearch = ["{elasticsearch.CLIENT}"]' in project.read_text(encoding="utf-8")
 
 
-def test_a_refused_passage_is_named(faulty: Faulty, tmp_path: Path) -> None:
-    for kind, raised, message in (
+@pytest.mark.parametrize(
+    ("kind", "exception", "message"),
+    [
         ("cluster_block_exception", StorageError, "too deep. Free disk space there"),
         ("mapper_parsing_exception", DataError, "passage 1 was rejected: too deep"),
-    ):
-        error = {"type": kind, "reason": "too deep"}
-        items = [{"index": {"_id": "0", "status": 201}}, {"index": {"_id": "1", "status": 400, "error": error}}]
-        absent = (404, refusal("index_not_found_exception"))
-        faulty.replies = {"GET /kgqa": absent, "PUT /_bulk": (200, {"errors": True, "items": items})}
-        with pytest.raises(raised, match=message):
-            settings().build(PASSAGES, tmp_path, lambda _: None)
-        assert not list(tmp_path.iterdir())
+    ],
+)
+def test_rejected_passage_is_named(
+    kind: str, exception: type[Exception], message: str, faulty: Faulty, tmp_path: Path
+) -> None:
+    error = {"type": kind, "reason": "too deep"}
+    items = [{"index": {"_id": "0", "status": 201}}, {"index": {"_id": "1", "status": 400, "error": error}}]
+    absent = (404, refusal("index_not_found_exception"))
+    faulty.replies = {"GET /kgqa": absent, "PUT /_bulk": (200, {"errors": True, "items": items})}
+    with pytest.raises(exception, match=message):
+        settings().build(PASSAGES, tmp_path, lambda _: None)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_search_is_repeated_while_the_server_is_busy(faulty: Faulty, tmp_path: Path) -> None:

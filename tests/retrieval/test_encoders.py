@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -64,28 +64,30 @@ def states(folder: Path, ids: list[int]) -> Any:
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_pooling_leaves_the_padding_out(bert: Path, pooling: str) -> None:
     vectors = plain(bert, pooling=pooling).encode("passage", TEXTS)
-    for text, vector in zip(TEXTS, vectors, strict=True):
-        tokens = states(bert, tokenizer("bert")(text, truncation=True, max_length=24)["input_ids"])
-        assert vector == pytest.approx(tokens[0] if pooling == "cls" else tokens.mean(axis=0), abs=1e-5)
+    tokens = [states(bert, tokenizer("bert")(text, truncation=True, max_length=24)["input_ids"]) for text in TEXTS]
+    expected = [each[0] if pooling == "cls" else each.mean(axis=0) for each in tokens]
+    assert vectors == pytest.approx(np.array(expected), abs=1e-5)
 
 
 def test_last_pooling_uses_the_end_token_of_cut_texts(mistral: Path) -> None:
     vectors = plain(mistral, pooling="last").encode("passage", TEXTS)
     end = tokenizer("llama").eos_token_id
-    for text, vector in zip(TEXTS, vectors, strict=True):
-        ids = [*tokenizer("llama")(text)["input_ids"][:23], end]
-        assert vector == pytest.approx(states(mistral, ids)[-1], abs=1e-5)
+    ids = [[*tokenizer("llama")(text)["input_ids"][:23], end] for text in TEXTS]
+    assert vectors == pytest.approx(np.array([states(mistral, each)[-1] for each in ids]), abs=1e-5)
 
 
-def test_dpr_encodes_questions_and_passages_separately(dpr: tuple[Path, Path]) -> None:
+@pytest.mark.parametrize("kind", ["query", "passage"])
+def test_dpr_encodes_questions_and_passages_separately(
+    dpr: tuple[Path, Path], kind: Literal["query", "passage"]
+) -> None:
     question, passage = dpr
     encoder = plain(passage, query_model=str(question), pooling="cls")
-    classes = (transformers.DPRQuestionEncoder, transformers.DPRContextEncoder)
-    for kind, folder, of in zip(("query", "passage"), dpr, classes, strict=True):
-        (vector,) = encoder.encode("query" if kind == "query" else "passage", TEXTS[:1])
-        with torch.no_grad():
-            own = of.from_pretrained(folder).eval()(**tokenizer("bert")(TEXTS[0], return_tensors="pt"))
-        assert vector == pytest.approx(own.pooler_output[0].numpy(), abs=1e-6)
+    network = transformers.DPRQuestionEncoder if kind == "query" else transformers.DPRContextEncoder
+    (vector,) = encoder.encode(kind, TEXTS[:1])
+    with torch.no_grad():
+        model = network.from_pretrained(question if kind == "query" else passage).eval()
+        expected = model(**tokenizer("bert")(TEXTS[0], return_tensors="pt")).pooler_output[0]
+    assert vector == pytest.approx(expected.numpy(), abs=1e-6)
 
 
 def test_wrong_pooling_and_weights_are_rejected(dpr: tuple[Path, Path], tmp_path: Path) -> None:
@@ -100,14 +102,17 @@ def test_wrong_pooling_and_weights_are_rejected(dpr: tuple[Path, Path], tmp_path
         plain(folder, pooling="cls").encode("query", TEXTS)
 
 
-def test_vectors_are_normalized_and_have_prefixes(bert: Path) -> None:
+def test_vectors_can_be_normalized(bert: Path) -> None:
     raw, unit = (plain(bert, normalise=choice).encode("passage", TEXTS) for choice in (False, True))
     assert np.linalg.norm(unit, axis=1) == pytest.approx(1.0, abs=1e-6)
     assert unit == pytest.approx(raw / np.linalg.norm(raw, axis=1, keepdims=True), abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["query", "passage"])
+def test_queries_and_passages_have_their_own_prefix(bert: Path, kind: Literal["query", "passage"]) -> None:
     encoder = plain(bert, query_prefix="query : ", passage_prefix="passage : ")
-    for kind in ("query", "passage"):
-        prefixed = encoder.encode("query" if kind == "query" else "passage", ["maria lund"])
-        assert prefixed == pytest.approx(plain(bert).encode("passage", [f"{kind} : maria lund"]), abs=1e-6)
+    expected = plain(bert).encode("passage", [f"{kind} : maria lund"])
+    assert encoder.encode(kind, ["maria lund"]) == pytest.approx(expected, abs=1e-6)
 
 
 def test_encoder_is_identified_by_its_weights(bert: Path, tmp_path: Path) -> None:

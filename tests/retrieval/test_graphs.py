@@ -120,16 +120,28 @@ def test_a_graph_links_passages(graph: Any, pool: list[Passage], linked: list[li
     assert neighbours(graph.links(pool)) == linked
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [" ".join(WORDS[number : number + 4]) for number in range(8)],
+        [],
+        ["harbour"],
+        [None],
+        ["", " "],
+        ["the", "of"],
+    ],
+    ids=["eight", "no passage", "one", "empty title", "blanks", "stop words"],
+)
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: type(graph).__name__)
-def test_edges_have_no_direction_and_are_counted_once(graph: Any) -> None:
-    small = [[], passages("harbour"), [Passage.of("", "")], passages("", " "), passages("the", "of")]
-    for pool in (passages(*(" ".join(WORDS[number : number + 4]) for number in range(8))), *small):
-        links = graph.links(pool)
-        around = neighbours(links)
-        assert len(around) == len(pool)
-        assert all(place in around[other] for place, others in enumerate(around) for other in others)
-        assert all(place not in others for place, others in enumerate(around))
-        assert links.edges() == sum(map(len, around)) // 2
+def test_edges_have_no_direction_and_are_counted_once(graph: Any, texts: list[str | None]) -> None:
+    pool = [Passage.of("", "")] if texts == [None] else passages(*(text or "" for text in texts))
+    links = graph.links(pool)
+    around = neighbours(links)
+    assert len(around) == len(pool)
+    edges = {(place, other) for place, others in enumerate(around) for other in others}
+    assert edges == {(other, place) for place, other in edges}
+    assert [place for place, other in edges if place == other] == []
+    assert links.edges() == sum(map(len, around)) // 2
 
 
 POOL = tuple(passages("harbour of Wexcombe harbour", "harbour", "lantern", title="S"))
@@ -191,17 +203,26 @@ def tagme(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tagme]:
         yield Tagme(f"{url}/tag", "TAGME_TOKEN", "rho", 0.1, False, "en", 10)
 
 
-def test_tagmes_confident_entities_link_passages(tagme: Tagme) -> None:
-    titled = [Passage.of("T", "AAA"), Passage.of("T", "BBBB"), Passage.of("U", "CC")]
-    cases: list[tuple[dict[str, Any], list[Passage], list[list[int]]]] = [
+@pytest.mark.parametrize(
+    ("changes", "pool", "links"),
+    [
         ({}, passages("AAA b", "cc DDD", "d", ""), [[1], [0], [], []]),
         ({"confidence": "link_probability"}, passages("AAA b", "cc DDD", "dd"), [[1], [0, 2], [1]]),
-        ({"titles": True}, titled, [[1], [0], []]),
-    ]
-    for changes, pool, linked in cases:
-        changed = replace(tagme, **changes)
-        assert neighbours(changed.links(pool)) == linked
-        assert (identity_of(changed) == identity_of(tagme)) == (not changes)
+        (
+            {"titles": True},
+            [Passage.of("T", "AAA"), Passage.of("T", "BBBB"), Passage.of("U", "CC")],
+            [[1], [0], []],
+        ),
+    ],
+    ids=["default", "by link probability", "by titles"],
+)
+def test_tagmes_confident_entities_link_passages(tagme: Tagme, changes: Any, pool: Any, links: Any) -> None:
+    changed = replace(tagme, **changes)
+    assert neighbours(changed.links(pool)) == links
+    assert (identity_of(changed) == identity_of(tagme)) == (not changes)
+
+
+def test_address_of_tagme_is_in_its_identity(tagme: Tagme) -> None:
     assert identity_of(replace(tagme, url="http://127.0.0.1:1/tag")) != identity_of(tagme)
 
 

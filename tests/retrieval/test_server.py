@@ -125,20 +125,22 @@ def test_brief_failures_and_large_batches_succeed(endpoint: Endpoint, status: in
     assert asyncio.run(cell()).tolist() == [words(text) for text in TEXTS]
 
 
-def test_long_texts_are_cut_to_what_fits(endpoint: Endpoint) -> None:
-    for status, message in (
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
         (400, "This model's maximum context length is 40 tokens, however you requested {} tokens"),
         (500, "input ({} tokens) is too large to process. increase the physical batch size (current: 40)"),
-    ):
+    ],
+)
+def test_long_texts_are_cut_to_what_fits(endpoint: Endpoint, status: int, message: str) -> None:
+    def refuse(texts: list[str]) -> tuple[int, str] | None:
+        longest = max(len(text.split()) for text in texts)
+        return (status, message.format(longest)) if longest > 40 else None
 
-        def refuse(texts: list[str], status: int = status, message: str = message) -> tuple[int, str] | None:
-            longest = max(len(text.split()) for text in texts)
-            return (status, message.format(longest)) if longest > 40 else None
-
-        endpoint.refuse = refuse
-        rows = encoder(endpoint).encode("passage", ["short text", f"{'harbour ' * 300}{status}"])
-        assert rows[0].tolist() == words("short text")
-        assert 20 <= rows[1].sum() <= 40
+    endpoint.refuse = refuse
+    rows = encoder(endpoint).encode("passage", ["short text", f"{'harbour ' * 300}{status}"])
+    assert rows[0].tolist() == words("short text")
+    assert 20 <= rows[1].sum() <= 40
 
 
 @pytest.mark.parametrize(
@@ -167,20 +169,25 @@ def test_invalid_vectors_are_one_error(
     assert endpoint.url in str(error.value)
 
 
-def test_refusals_are_explained_without_the_key(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KGQA_TEST_KEY", SECRET)
-    cases: list[tuple[int, str, type[KgqaError], str]] = [
+@pytest.mark.parametrize(
+    ("status", "text", "kind", "message"),
+    [
         (401, f"Incorrect API key {SECRET}", ConfigError, "does not accept the key of encoder.api_key_env"),
         (404, "no such model", ConfigError, "does not know the model or the path"),
         (400, "unknown parameter", EngineError, "rejected the call (400): unknown parameter"),
-    ]
-    for status, text, kind, message in cases:
-        endpoint.refuse = lambda texts, status=status, text=text: (status, text)  # type: ignore[misc]
-        with pytest.raises(kind) as error:
-            encoder(endpoint).encode("passage", TEXTS)
-        assert message in str(error.value)
-        assert SECRET not in str(error.value)
-        assert endpoint.keys == {f"Bearer {SECRET}"}
+    ],
+    ids=[401, 404, 400],
+)
+def test_refusals_are_explained_without_the_key(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, status: int, text: str, kind: type[KgqaError], message: str
+) -> None:
+    monkeypatch.setenv("KGQA_TEST_KEY", SECRET)
+    endpoint.refuse = lambda texts: (status, text)
+    with pytest.raises(kind) as error:
+        encoder(endpoint).encode("passage", TEXTS)
+    assert message in str(error.value)
+    assert SECRET not in str(error.value)
+    assert endpoint.keys == {f"Bearer {SECRET}"}
 
 
 def test_rejected_text_is_named(endpoint: Endpoint) -> None:
@@ -199,7 +206,7 @@ def test_another_model_that_answers_is_named_once(endpoint: Endpoint, caplog: py
     ]
 
 
-def test_incomplete_settings_are_one_line(endpoint: Endpoint) -> None:
+def test_missing_model_or_server_is_one_line(endpoint: Endpoint) -> None:
     endpoint.models = ["other/model"]
     with pytest.raises(ConfigError, match=r"serves 'other/model', not 'words'. Set encoder\.model to that"):
         encoder(endpoint).encode("passage", TEXTS)
@@ -207,14 +214,21 @@ def test_incomplete_settings_are_one_line(endpoint: Endpoint) -> None:
         identity_of(encoder(endpoint, model=None))
     with pytest.raises(ServerLost, match=r"Start the server, or set encoder\.base_url"):
         encoder(endpoint, base_url="http://127.0.0.1:9/v1").encode("query", ["a"])
-    for changes, message in (
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
         ({"base_url": None}, "encoder.base_url=null: name the server"),
         ({"base_url": "127.0.0.1:80"}, "encoder.base_url=127.0.0.1:80: must be an address like http"),
         ({"api_key_env": SECRET}, "encoder.api_key_env: must be the NAME"),
-    ):
-        with pytest.raises(ConfigError, match=message) as error:
-            identity_of(encoder(endpoint, **changes))
-        assert SECRET not in str(error.value)
+    ],
+    ids=["no address", "no scheme", "key instead of a name"],
+)
+def test_invalid_setting_of_a_server_is_one_line(endpoint: Endpoint, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
+        identity_of(encoder(endpoint, **changes))
+    assert SECRET not in str(error.value)
 
 
 def test_ranker_remembers_and_an_index_is_searched(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -280,27 +294,43 @@ def test_index_of_this_process_needs_no_check(endpoint: Endpoint, tmp_path: Path
     assert len(endpoint.requests) == count + 1
 
 
-def test_identity_has_what_decides_a_vector() -> None:
+def server_identity(*changes: str) -> Any:
+    fixed = ["retriever.encoder.base_url=http://127.0.0.1:9/v1", "retriever.encoder.model=m"]
+    changed = (f"retriever.encoder.{change}" for change in changes)
+    return identity_of(retriever_of("retriever=server", *fixed, *changed))
+
+
+ADDRESS = "base_url=http://127.0.0.1:8/v1"
+
+
+@pytest.mark.parametrize("change", ["concurrency=3", "batch_size=7", "server_timeout=9.0"])
+def test_speed_settings_are_not_in_the_identity(change: str) -> None:
+    assert server_identity(change) == server_identity()
+
+
+@pytest.mark.parametrize(
+    "change", ["model=other", "dimensions=4", "query_prefix=q", "normalise=false", ADDRESS, "deployment=mine"]
+)
+def test_settings_of_vectors_are_in_the_identity(change: str) -> None:
+    assert server_identity(change) != server_identity()
+
+
+def test_deployment_replaces_the_address_in_the_identity() -> None:
+    assert server_identity("deployment=mine", ADDRESS) == server_identity("deployment=mine")
+
+
+def test_identity_of_a_run_has_the_model_of_its_ranker() -> None:
     """The key of the vectors of a run, also where the encoder is a part of the retriever."""
-
-    def identity(*changes: str) -> Any:
-        fixed = ["retriever.encoder.base_url=http://127.0.0.1:9/v1", "retriever.encoder.model=m"]
-        changed = (f"retriever.encoder.{change}" for change in changes)
-        return identity_of(retriever_of("retriever=server", *fixed, *changed))
-
-    for same in ("concurrency=3", "batch_size=7", "server_timeout=9.0"):
-        assert identity(same) == identity()
-    address = "base_url=http://127.0.0.1:8/v1"
-    for other in ("model=other", "dimensions=4", "query_prefix=q", "normalise=false", address, "deployment=mine"):
-        assert identity(other) != identity()
-    assert identity("deployment=mine", address) == identity("deployment=mine")
     choice = ["method=trace", "engine=scripted", "ranker=server", "ranker.base_url=http://127.0.0.1:9/v1"]
     one, equal, different = (
         identify(compose_experiment([*choice, *changes]))
         for changes in (["ranker.model=m"], ["ranker.model=m", "ranker.batch_size=7"], ["ranker.model=n"])
     )
     assert one == equal != different
-    for name in ("text_embedding_3_small", "nv_embed_v2", "qwen3_embedding_8b"):
-        preset = composed_node("retriever", name)["encoder"]
-        assert preset["model"]
-        assert preset == composed_node("ranker", name)
+
+
+@pytest.mark.parametrize("name", ["text_embedding_3_small", "nv_embed_v2", "qwen3_embedding_8b"])
+def test_preset_of_retriever_and_ranker_is_one_encoder(name: str) -> None:
+    preset = composed_node("retriever", name)["encoder"]
+    assert preset["model"]
+    assert preset == composed_node("ranker", name)
