@@ -56,12 +56,12 @@ def test_imports_have_no_cycles() -> None:
         pytest.fail(" → ".join(reversed(error.args[1])))
 
 
-def test_methods_hold_no_prompt_text() -> None:
-    for module in (PACKAGE / "methods").rglob("*.py"):
-        tree = ast.parse(module.read_text(encoding="utf-8"))
-        documented = {ast.get_docstring(n, clean=False) for n in ast.walk(tree) if isinstance(n, DOCUMENTED)}
-        strings = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-        assert not [text for text in strings if len(text) > 200 and text not in documented]
+@pytest.mark.parametrize("module", sorted((PACKAGE / "methods").rglob("*.py")), ids=lambda module: module.stem)
+def test_methods_hold_no_prompt_text(module: Path) -> None:
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    documented = {ast.get_docstring(n, clean=False) for n in ast.walk(tree) if isinstance(n, DOCUMENTED)}
+    strings = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    assert [text for text in strings if len(text) > 200 and text not in documented] == []
 
 
 def test_modules_import_without_heavy_packages() -> None:
@@ -94,22 +94,25 @@ def test_help_loads_no_library() -> None:
     subprocess.run([sys.executable, "-c", HELP], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_configuration_equals_the_fields_of_its_class() -> None:
+@pytest.mark.parametrize(("group", "name"), CONFIGS)
+def test_configuration_equals_the_fields_of_its_class(group: str, name: str) -> None:
     """Building checks keys and values in both directions, and loads nothing."""
-    for group, name in CONFIGS:
-        of_run = {"kg": "require_existing", "dataset": "verified"}.get(group)
-        values = {key: value for key, value in composed_node(group, name).items() if key != of_run}
-        assert build_choice(values, group) is not None
+    of_run = {"kg": "require_existing", "dataset": "verified"}.get(group)
+    values = {key: value for key, value in composed_node(group, name).items() if key != of_run}
+    assert build_choice(values, group) is not None
 
 
-def test_docstring_of_a_method_names_what_it_needs() -> None:
+@pytest.mark.parametrize("name", groups()["method"])
+def test_docstring_of_a_method_names_what_it_needs(name: str) -> None:
     """Its line in `kgqa run --help`."""
-    for name in groups()["method"]:
-        match = re.search(r" Needs ([\w, ]+)\.", describe_choice("method", name))
-        assert match
-        assert set(match[1].split(", ")) == build(composed_node("method", name), "method").uses
-    for name in groups()["experiment"]:
-        assert compose([f"experiment={name}"])["choices"]["method"]
+    match = re.search(r" Needs ([\w, ]+)\.", describe_choice("method", name))
+    assert match
+    assert set(match[1].split(", ")) == build(composed_node("method", name), "method").uses
+
+
+@pytest.mark.parametrize("name", groups()["experiment"])
+def test_experiment_composes_with_a_method(name: str) -> None:
+    assert compose([f"experiment={name}"])["choices"]["method"]
 
 
 @pytest.mark.parametrize(("group", "name"), CONFIGS)

@@ -223,29 +223,45 @@ def test_export_replays_elsewhere(kgqa: Kgqa, tmp_path: Path, monkeypatch: pytes
     assert not Path("none.jsonl.zst").exists()
 
 
-def test_import_adds_replies_and_checks_the_export(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def export(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """Export the calls of a run to calls.jsonl.zst, return its content, and use an empty cache from then on."""
     kgqa("run", "method=no_context", "limit=3", *QUICK)
     kgqa("cache", "export", "calls.jsonl.zst")
-    exported, text = unpacked("calls.jsonl.zst"), unpacked("calls.jsonl.zst").decode()
-    half = Path("calls.jsonl.zst").read_bytes()[:-200]
     monkeypatch.setenv("KGQA_CACHE", "other")
-    for spoiled, message in [
-        (half, "truncated after|not what kgqa cache export writes"),
-        (b"no zstd", "bad.jsonl.zst:1: not what kgqa cache export writes"),
-        (packed(text.rpartition('{"calls"')[0]), "truncated after line 4"),
-        (packed(text.replace("kgqa calls 1", "kgqa calls 9")), "expected the format 'kgqa calls 1'"),
-        (packed(text.replace("stop", "step", 1)), "bad.jsonl.zst:2: damaged"),
-        (packed(text.replace('"value"', '"words"', 1)), "bad.jsonl.zst:2"),
-        (packed(text.replace('"engine": "scripted"', '"engine": "\\ud800"', 1)), "bad.jsonl.zst:3"),
-        (b"", "truncated after line 0"),
-    ]:
-        Path("bad.jsonl.zst").write_bytes(spoiled)
-        ran = kgqa("cache", "import", "bad.jsonl.zst")
-        refused(ran, "bad.jsonl.zst")
-        assert re.search(message, ran.err)
-        assert "0 calls, 0 damaged: whole" in kgqa("cache", "check").out
+    return unpacked("calls.jsonl.zst")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: Path("calls.jsonl.zst").read_bytes()[:-200], "truncated after|not what kgqa cache export writes"),
+        (lambda text: b"no zstd", "bad.jsonl.zst:1: not what kgqa cache export writes"),
+        (lambda text: packed(text.rpartition('{"calls"')[0]), "truncated after line 4"),
+        (lambda text: packed(text.replace("kgqa calls 1", "kgqa calls 9")), "expected the format 'kgqa calls 1'"),
+        (lambda text: packed(text.replace("stop", "step", 1)), "bad.jsonl.zst:2: damaged"),
+        (lambda text: packed(text.replace('"value"', '"words"', 1)), "bad.jsonl.zst:2"),
+        (
+            lambda text: packed(text.replace('"engine": "scripted"', '"engine": "\\ud800"', 1)),
+            "bad.jsonl.zst:3",
+        ),
+        (lambda text: b"", "truncated after line 0"),
+    ],
+    ids=["cut", "no zstd", "no last line", "format", "checksum", "no value", "surrogate", "empty"],
+)
+def test_damaged_export_is_rejected_as_a_whole(
+    kgqa: Kgqa, export: bytes, damage: Callable[[str], bytes], message: str
+) -> None:
+    Path("bad.jsonl.zst").write_bytes(damage(export.decode()))
+    ran = kgqa("cache", "import", "bad.jsonl.zst")
+    refused(ran, "bad.jsonl.zst")
+    assert re.search(message, ran.err)
+    assert "0 calls, 0 damaged: whole" in kgqa("cache", "check").out
+
+
+def test_import_adds_new_replies_and_replaces_none(kgqa: Kgqa, export: bytes) -> None:
     assert kgqa("cache", "import", "calls.jsonl.zst").out == "3 new, 0 equal, 0 different\n"
-    lines = [json.loads(line) for line in exported.splitlines()]
+    lines = [json.loads(line) for line in export.splitlines()]
     assert lines[0] == {"format": "kgqa calls 1"}
     assert lines[-1] == {"calls": 3}
     other = '{"text": "another", "finish": "stop", "usage": [1, 0, 1, 0.0], "flags": []}'
@@ -254,7 +270,7 @@ def test_import_adds_replies_and_checks_the_export(kgqa: Kgqa, monkeypatch: pyte
     ran = kgqa("cache", "import", "other.jsonl.zst")
     assert ran.out == "0 new, 2 equal, 1 different (existing calls are not replaced)\n"
     kgqa("cache", "export", "again.jsonl.zst")
-    assert unpacked("again.jsonl.zst") == exported
+    assert unpacked("again.jsonl.zst") == export
 
 
 def test_export_omits_secrets(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,13 +295,16 @@ def test_prune(kgqa: Kgqa) -> None:
     assert json.loads(kgqa("cache", "stats", "--json").out) == before
     assert kgqa("cache", "prune", "--engine", "lexical", "--yes").out == f"{ranked:,} calls deleted\n"
     assert json.loads(kgqa("cache", "stats", "--json").out) == [s for s in before if s["engine"] != "lexical"]
+
+
+@pytest.mark.parametrize(("days", "is_older"), [("190", True), ("210", False), ("9" * 30, False)])
+def test_prune_counts_calls_older_than_n_days(kgqa: Kgqa, days: str, is_older: bool) -> None:
+    kgqa(*TRACE)
     changed("UPDATE calls SET made = made - 86400 * 200 WHERE value LIKE '{\"text\"%'")
-    assert not kgqa("cache", "prune", "--older-than", "190").out.startswith("0 calls")
-    for days in ("210", "9" * 30):
-        assert kgqa("cache", "prune", "--older-than", days).out.startswith("0 calls")
+    assert kgqa("cache", "prune", "--older-than", days).out.startswith("0 calls") != is_older
 
 
-def test_without_a_cache(kgqa: Kgqa) -> None:
-    for words in (("check",), ("stats",), ("export", "x.zst"), ("prune", "--older-than", "1")):
-        refused(kgqa("cache", *words), "no such call cache")
-        assert not Path("outputs").exists()
+@pytest.mark.parametrize("words", ["check", "stats", "export x.zst", "prune --older-than 1"])
+def test_without_a_cache(kgqa: Kgqa, words: str) -> None:
+    refused(kgqa("cache", *words.split()), "no such call cache")
+    assert not Path("outputs").exists()

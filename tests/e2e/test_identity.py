@@ -47,15 +47,18 @@ def test_other_weights_under_one_path_are_another_run(model: str) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_any_edit_of_a_question_file_is_another_run() -> None:
+    """Also one that keeps its size and times."""
     demo, file = DEMO.read_bytes().splitlines()[0], Path("questions.jsonl")
     words = ["method=no_context", "dataset=musique", f"dataset.path={file}", *QUICK]
     place = demo.index(b'"paragraph_text": "') + 22
     file.write_bytes(demo)
-    times, first = file.stat(), identify_run(compose_experiment(words))
-    for edited in (demo[:place] + b"x" + demo[place + 1 :], demo):
-        file.write_bytes(edited)
+    times = file.stat()
+    runs = [identify_run(compose_experiment(words))]
+    for content in (demo[:place] + b"x" + demo[place + 1 :], demo):
+        file.write_bytes(content)
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
-        assert (identify_run(compose_experiment(words)) == first) == (edited == demo)
+        runs.append(identify_run(compose_experiment(words)))
+    assert [run == runs[0] for run in runs] == [True, False, True]
 
 
 ROLES = ("method=no_context", "engine=scripted", "roles.reader=my@mine")
@@ -65,21 +68,23 @@ EDITS = {
 }  # fmt: skip
 
 
-@pytest.mark.usefixtures("folder")
-def test_edited_preset_of_role_or_judge_is_another() -> None:
-    def identities(**edited: Any) -> tuple[Any, str]:
-        own = {group: {key: edited[key] for key in edited if EDITS[key][0] == group} for group in ("model", "engine")}
-        preset("model", "my", "gpt_4o_mini", **{"name": "my", **own["model"]})
-        fields = {"base_url": "http://127.0.0.1:9/v1", "api_key_env": "NONE"}
-        preset("engine", "mine", "openai", **{**fields, **own["engine"]})
-        experiment = compose_experiment([*ROLES, "judge=three_way", "judge.model=my@mine"])
-        with Session(experiment) as session:
-            return identify_run(experiment), identify_judge(session)
+def role_and_judge(**edited: Any) -> tuple[Any, str]:
+    """Return the identity of a run and of its judge, with own presets of their model and server."""
+    own = {group: {key: edited[key] for key in edited if EDITS[key][0] == group} for group in ("model", "engine")}
+    preset("model", "my", "gpt_4o_mini", **{"name": "my", **own["model"]})
+    fields = {"base_url": "http://127.0.0.1:9/v1", "api_key_env": "NONE"}
+    preset("engine", "mine", "openai", **{**fields, **own["engine"]})
+    experiment = compose_experiment([*ROLES, "judge=three_way", "judge.model=my@mine"])
+    with Session(experiment) as session:
+        return identify_run(experiment), identify_judge(session)
 
-    first = identities()
-    for key, (_, value) in EDITS.items():
-        second = identities(**{key: value})
-        assert (first[0] != second[0], first[1] != second[1]) == (True, True), key
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("key", EDITS)
+def test_edited_preset_of_role_or_judge_is_another(key: str) -> None:
+    first = role_and_judge()
+    second = role_and_judge(**{key: EDITS[key][1]})
+    assert (first[0] != second[0], first[1] != second[1]) == (True, True)
 
 
 def test_edited_rules_and_judges_run_again(kgqa: Kgqa) -> None:
@@ -143,18 +148,26 @@ def test_edited_method_or_retriever_is_another_run(group: str, words: list[str])
 HELPERS = ["helper.py", "tools/__init__.py", "tools/deep.py", "plain/inner.py"]
 
 
-@pytest.mark.usefixtures("folder")
-def test_helpers_and_templates_beside_the_module_count() -> None:
+@pytest.fixture
+def own_walk(folder: Path) -> str | None:
+    """Write a module with helpers and a template."""
     write_file("own_walk.py", "import helper\nfrom plain.inner import two\nfrom tools import deep\nname = 'mine/ask'\n")
     write_file("prompts/mine/ask.j2", "{% block user %}Who?{% endblock %}")
     for name in HELPERS:
         write_file(name, "one = two = 1\n")
-    for helper in HELPERS:
-        first = user_code("own_walk")
-        write_file(helper, "one = two = 1 # a comment\n")
-        assert user_code("own_walk") == first
-        write_file(helper, "one = two = 2\n")
-        assert user_code("own_walk") != first
+    return user_code("own_walk")
+
+
+@pytest.mark.parametrize("helper", HELPERS)
+def test_code_of_a_helper_counts_without_comments(own_walk: str | None, helper: str) -> None:
+    write_file(helper, "one = two = 1 # a comment\n")
+    assert user_code("own_walk") == own_walk
+    write_file(helper, "one = two = 2\n")
+    assert user_code("own_walk") != own_walk
+
+
+@pytest.mark.usefixtures("own_walk")
+def test_template_with_a_composed_name_counts() -> None:
     write_file("own_walk.py", "import helper\nname = 'ask'\npath = '/'.join(['mine', name])\n")
     first = user_code("own_walk")
     write_file("prompts/mine/ask.j2", "{% block user %}What?{% endblock %}")

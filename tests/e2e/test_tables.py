@@ -10,6 +10,8 @@ import pytest
 
 from tests.e2e.conftest import QUICK, Kgqa, refused, write_rules
 
+METHODS = ("golden", "no_context")
+
 
 @pytest.fixture
 def sweep(kgqa: Kgqa) -> str:
@@ -39,11 +41,16 @@ def test_judge_of_a_later_evaluation_has_a_column(kgqa: Kgqa, sweep: str) -> Non
     assert "| judge |" in Path("outputs/sweeps/main/report.md").read_text(encoding="utf-8")
 
 
+@pytest.fixture
+def two_runs(kgqa: Kgqa) -> None:
+    codes = [kgqa("run", f"method={name}", "limit=4", f"output_dir={name}", *QUICK).code for name in METHODS]
+    assert codes == [0, 0]
+
+
+@pytest.mark.usefixtures("two_runs")
 @pytest.mark.parametrize("end", ["md", "tex", "json"])
 def test_comparison_is_written(kgqa: Kgqa, end: str) -> None:
-    for method in ("golden", "no_context"):
-        assert kgqa("run", f"method={method}", "limit=4", f"output_dir={method}", *QUICK).code == 0
-    ran = kgqa("compare", "golden", "no_context", "--out", f"c.{end}")
+    ran = kgqa("compare", *METHODS, "--out", f"c.{end}")
     assert ran.code == 0, ran.err
     assert "golden" in Path(f"c.{end}").read_text(encoding="utf-8")
 
@@ -115,13 +122,12 @@ def test_perturbed_run_has_another_name(kgqa: Kgqa) -> None:
     assert kgqa("run", "method=all_documents", "limit=2", "dataset.perturb=shuffle", *QUICK).folder != plain
 
 
+@pytest.mark.usefixtures("two_runs")
 def test_plan_shows_questions_and_cost(kgqa: Kgqa) -> None:
-    for method in ("golden", "no_context"):
-        assert kgqa("run", f"method={method}", "limit=4", f"output_dir={method}", *QUICK).code == 0
-    ran = kgqa("plan", "golden", "no_context", "difference=10")
+    ran = kgqa("plan", *METHODS, "difference=10")
     assert ran.code == 0, ran.err
     assert "questions for 10" in ran.out
-    refused(kgqa("plan", "golden", "no_context", "power=2"), "power=2")
+    refused(kgqa("plan", *METHODS, "power=2"), "power=2")
 
 
 @pytest.mark.parametrize(("method", "recall"), [("golden", "100.0"), ("no_context", "0.0")])

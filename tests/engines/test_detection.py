@@ -150,20 +150,28 @@ def test_finished_configuration_is_not_detected_again(
         detect_server("http://127.0.0.1:9", "OPENAI_API_KEY", 0.0)
 
 
-def test_names_of_one_model() -> None:
-    for expected, pairs in (
-        ("same", "gpt-4o=gpt-4o Qwen/Qwen3-8B=qwen3-8b qwen3:8b=qwen3:8b:latest /models/tiny.gguf=tiny.gguf"),
-        ("snapshot", "openai/gpt-4o-mini=gpt-4o-mini-2024-07-18 claude-3-5-sonnet-latest=claude-3-5-sonnet-20241022"),
-        ("snapshot", "gpt-3.5-turbo=gpt-3.5-turbo-0125 gpt-4=gpt-4-1106-preview"),
-        ("other", "gpt-4o=gpt-4o-mini gpt-4o-mini=gpt-4o gpt-4o=gpt-4o-mini-2024-07-18 llama-3.1-70b=llama-3.1-8b"),
-        ("same", "qwen2_5_coder_1_5b=Qwen/Qwen2.5-Coder-1.5B llama3_1_8b=Llama-3.1-8B"),
-        ("other", "Qwen2.5-1.5B=Qwen2.5-15B command-r=command-r+ модель=образец модель=qwen"),
-        ("other", "gpt-4o-2024-05-13=gpt-4o-2024-08-06 gpt-4=gpt-4.1 my-alias=azure/gpt-4o"),
-    ):
-        for pair in pairs.split():
-            requested, answered = pair.split("=")
-            is_same = is_same_model(requested, answered)
-            assert expected == ("same" if is_same else "snapshot" if is_snapshot(answered, requested) else "other")
+NAMES = {
+    "same": (
+        "gpt-4o=gpt-4o Qwen/Qwen3-8B=qwen3-8b qwen3:8b=qwen3:8b:latest /models/tiny.gguf=tiny.gguf "
+        "qwen2_5_coder_1_5b=Qwen/Qwen2.5-Coder-1.5B llama3_1_8b=Llama-3.1-8B"
+    ),
+    "snapshot": (
+        "openai/gpt-4o-mini=gpt-4o-mini-2024-07-18 claude-3-5-sonnet-latest=claude-3-5-sonnet-20241022 "
+        "gpt-3.5-turbo=gpt-3.5-turbo-0125 gpt-4=gpt-4-1106-preview"
+    ),
+    "other": (
+        "gpt-4o=gpt-4o-mini gpt-4o-mini=gpt-4o gpt-4o=gpt-4o-mini-2024-07-18 llama-3.1-70b=llama-3.1-8b "
+        "Qwen2.5-1.5B=Qwen2.5-15B command-r=command-r+ модель=образец модель=qwen "
+        "gpt-4o-2024-05-13=gpt-4o-2024-08-06 gpt-4=gpt-4.1 my-alias=azure/gpt-4o"
+    ),
+}
+
+
+@pytest.mark.parametrize(("pair", "kind"), [(pair, kind) for kind, pairs in NAMES.items() for pair in pairs.split()])
+def test_names_of_one_model(pair: str, kind: str) -> None:
+    requested, answered = pair.split("=")
+    is_same = is_same_model(requested, answered)
+    assert kind == ("same" if is_same else "snapshot" if is_snapshot(answered, requested) else "other")
 
 
 @pytest.mark.parametrize(
@@ -177,13 +185,12 @@ def test_names_of_one_model() -> None:
         (DEFAULT_URL, "OPENAI_API_KEY", ""),
     ],
 )
-def test_receiver_of_a_key_is_named(
+def test_receiver_of_a_key_is_named_once(
     url: str, variable: str, line: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv(variable, "sk-abc")
     _name_receiver.cache_clear()
-    for _ in range(2):
-        assert find_key(variable, url) == "sk-abc"
+    assert [find_key(variable, url) for _ in range(2)] == ["sk-abc", "sk-abc"]
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == bool(line)
     assert line in "".join(messages)

@@ -98,13 +98,16 @@ def test_failed_call_does_not_fail_the_others(serving: Serving) -> None:
     opened.close()
     assert type(error) is EngineError
     assert "the dog ate it" in str(error)
-    # the last call: a test request shows that the server works, so the run can end
-    for status in (500, 403):
-        server = serving(always=poisoned(refuse(status, "the dog ate it")))
-        [error] = asked(server, CALLS[:1], server_timeout=0.1)
-        assert type(error) is EngineError
-        assert "the server answers a test call, but not this call: " in str(error)
-        assert server.answered == {"Hello": 1}
+
+
+@pytest.mark.parametrize("status", [500, 403])
+def test_failed_last_call_is_no_lost_server(serving: Serving, status: int) -> None:
+    """A test request shows that the server works, so the run can end."""
+    server = serving(always=poisoned(refuse(status, "the dog ate it")))
+    [error] = asked(server, CALLS[:1], server_timeout=0.1)
+    assert type(error) is EngineError
+    assert "the server answers a test call, but not this call: " in str(error)
+    assert server.answered == {"Hello": 1}
 
 
 def test_close_drops_running_calls(serving: Serving) -> None:
@@ -120,13 +123,13 @@ def test_close_drops_running_calls(serving: Serving) -> None:
         opened.submit(CALLS[0], delivered.append)
 
 
-def test_rate_limit_lowers_concurrency(serving: Serving) -> None:
-    for concurrency, limit in ((5, 5), (None, 22)):
-        opened = engine(serving(*[refuse(429, "too many requests")] * 3), concurrency=concurrency)
-        assert opened.max_concurrency == (concurrency or 32)
-        ask(opened, CALLS)
-        opened.close()
-        assert opened.max_concurrency == limit
+@pytest.mark.parametrize(("concurrency", "limit"), [(5, 5), (None, 22)], ids=["set by the user", "default"])
+def test_rate_limit_lowers_concurrency(serving: Serving, concurrency: int | None, limit: int) -> None:
+    opened = engine(serving(*[refuse(429, "too many requests")] * 3), concurrency=concurrency)
+    assert opened.max_concurrency == (concurrency or 32)
+    ask(opened, CALLS)
+    opened.close()
+    assert opened.max_concurrency == limit
 
 
 def test_missing_key(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,49 +216,75 @@ def test_invalid_settings(fields: dict[str, Any], message: str) -> None:
     assert SECRET not in str(refused.value)
 
 
-def test_proxy_and_netrc(serving: Serving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def proxy(serving: Serving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Return a server that is the only proxy, with a .netrc for it."""
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login someone password hidden\n", encoding="utf-8")
     monkeypatch.setenv("HOME", str(tmp_path))
-    server, proxy = serving(), serving()
-    for address in (proxy.url, f"127.0.0.1:{proxy.port}"):
-        monkeypatch.setenv("http_proxy", address)
-        assert texts(asked(None, CALLS[:2], base_url="http://models.invalid/v1")) == REPLIES[:2]
-    proxy.asked.clear()
-    assert texts(asked(server, CALLS[:2])) == REPLIES[:2]  # loopback
+    return serving()
+
+
+@pytest.mark.parametrize("scheme", ["http://", ""], ids=["address", "address without a scheme"])
+def test_proxy_serves_other_hosts(proxy: Any, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    monkeypatch.setenv("http_proxy", f"{scheme}127.0.0.1:{proxy.port}")
+    assert texts(asked(None, CALLS[:2], base_url="http://models.invalid/v1")) == REPLIES[:2]
+
+
+def test_loopback_needs_no_proxy_and_no_netrc(serving: Serving, proxy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", f"127.0.0.1:{proxy.port}")
+    server = serving()
+    assert texts(asked(server, CALLS[:2])) == REPLIES[:2]
     assert not proxy.asked
     assert server.keys == {f"Bearer {SECRET}"}
 
 
-def test_unlisted_options_share_the_rest(serving: Serving) -> None:
-    """31 options at a server that lists 20. The shares of 20 are exact."""
+def test_listed_options_have_exact_shares(serving: Serving) -> None:
     [reply] = asked(serving(always=misbehaving.capped), [choose("Pick.", 20)])
     assert (reply.flags, reply.mass) == ((), pytest.approx(sum(WEIGHTS)))
     assert [math.exp(p) for p in reply.logprobs] == pytest.approx([weight / sum(WEIGHTS) for weight in WEIGHTS])
+
+
+@pytest.mark.parametrize("prompt", ["Pick.", "Pick again."])
+def test_unlisted_options_share_the_rest(serving: Serving, prompt: str) -> None:
+    """31 options at a server that lists 20."""
+    [reply] = asked(serving(always=misbehaving.capped), [choose(prompt, 31)])
+    assert isinstance(reply, Choice)
+    assert (reply.flags, reply.mass) == (("bounded_choice",), None)
+    assert math.isclose(sum(map(math.exp, reply.logprobs)), 1)
+    listed, others = reply.logprobs[:20], reply.logprobs[20:]
+    assert listed[0] - listed[1] == pytest.approx(math.log(2))
+    assert len(set(others)) == 1
+    assert -20 < others[0] < listed[-1]
+
+
+def test_limit_of_top_logprobs_is_learned_once(serving: Serving) -> None:
     server = serving(always=misbehaving.capped)
-    for reply in asked(server, [choose("Pick.", 31), choose("Pick again.", 31)], concurrency=1):
-        assert isinstance(reply, Choice)
-        assert (reply.flags, reply.mass) == (("bounded_choice",), None)
-        assert math.isclose(sum(map(math.exp, reply.logprobs)), 1)
-        listed, others = reply.logprobs[:20], reply.logprobs[20:]
-        assert listed[0] - listed[1] == pytest.approx(math.log(2))
-        assert len(set(others)) == 1
-        assert -20 < others[0] < listed[-1]
+    asked(server, [choose("Pick.", 31), choose("Pick again.", 31)], concurrency=1)
     refusals = [body for _, body in server.asked if body["top_logprobs"] > 20]
     # learned from the first, which both may have sent at once
     assert 1 <= len(refusals) <= 2
 
 
-def test_top_logprobs_follow_the_limit_of_the_server() -> None:
-    body = {"max_tokens": 1, "logprobs": True, "top_logprobs": 40}
-    limited = Abilities().learn(Refused(400, {"message": "'top_logprobs' must be at most 20, not 40 or 5"}), body)
-    for abilities in (limited, limited | Abilities(), Abilities() | limited):
-        assert (abilities.fit(body), abilities.flags(body)) == ({**body, "top_logprobs": 20}, ())
-    for message in ("logprobs are not supported", "top_logprobs: 3 unsupported"):
-        without_lists = Abilities().learn(Refused(400, {"message": message}), body)
-        assert (without_lists.fit(body), without_lists.flags(body)) == ({"max_tokens": 1}, ("no_logprobs",))
+LISTING = {"max_tokens": 1, "logprobs": True, "top_logprobs": 40}
+LIMITED = Abilities().learn(Refused(400, {"message": "'top_logprobs' must be at most 20, not 40 or 5"}), LISTING)
+
+
+@pytest.mark.parametrize(
+    "abilities",
+    [LIMITED, LIMITED | Abilities(), Abilities() | LIMITED],
+    ids=["learned", "joined with others", "others joined with it"],
+)
+def test_top_logprobs_follow_the_limit_of_the_server(abilities: Abilities) -> None:
+    assert (abilities.fit(LISTING), abilities.flags(LISTING)) == ({**LISTING, "top_logprobs": 20}, ())
+
+
+@pytest.mark.parametrize("message", ["logprobs are not supported", "top_logprobs: 3 unsupported"])
+def test_logprobs_are_omitted_if_unsupported(message: str) -> None:
+    without_lists = Abilities().learn(Refused(400, {"message": message}), LISTING)
+    assert (without_lists.fit(LISTING), without_lists.flags(LISTING)) == ({"max_tokens": 1}, ("no_logprobs",))
 
 
 def test_parsed_choice(serving: Serving) -> None:
@@ -264,14 +293,37 @@ def test_parsed_choice(serving: Serving) -> None:
     assert max(reply.logprobs) == reply.logprobs[2]
     assert math.isclose(sum(map(math.exp, reply.logprobs)), 1)
     assert reply.usage.output_tokens == 8  # both requests were paid
+
+
+def test_reply_without_an_option_is_no_choice(serving: Serving) -> None:
     [reply] = asked(serving(always=answer({"content": "I would rather not."})), [choose("Pick.", 4)])
     assert reply.flags == ("parsed_choice", "no_choice")
     assert reply.logprobs == pytest.approx([-math.log(4)] * 4)
-    [reply] = asked(serving(always=logprob(-9999.0)), [choose("Pick.", 4)])  # all of them are impossible
+
+
+def test_impossible_options_are_parsed_from_the_text(serving: Serving) -> None:
+    [reply] = asked(serving(always=logprob(-9999.0)), [choose("Pick.", 4)])
     assert "parsed_choice" in reply.flags
-    for text, label in {"B": "B", " C.": "C", "**D**": "D", "(B) because": "B", "The answer is C": "C"}.items():
-        assert find_label(text, labels(4)) == label
-    assert [find_label(text, labels(4)) for text in ("B or C", "", "E")] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("B", "B"),
+        (" C.", "C"),
+        ("**D**", "D"),
+        ("(B) because", "B"),
+        ("The answer is C", "C"),
+        ("B or C", None),
+        ("", None),
+        ("E", None),
+    ],
+)
+def test_label_is_read_from_a_text(text: str, label: str | None) -> None:
+    assert find_label(text, labels(4)) == label
+
+
+def test_article_is_no_label() -> None:
     assert find_label("A dog", labels(4)[1:]) is None
 
 
@@ -449,9 +501,13 @@ def test_tokens_are_estimated_without_server_counts(serving: Serving) -> None:
     assert (reply.text, reply.flags) == (REPLIES[0], ("estimated_usage",))
     assert (reply.usage.prompt_tokens, reply.usage.output_tokens) == (3, 4)
     assert isinstance(choice, BudgetSpent)
-    for read, flags in ((50, ("cut_prompt",)), (4096, ("cut_prompt",)), (7500, ())):  # of 34,000 characters
-        [reply] = asked(serving(always=usage(prompt_tokens=read)), [write("some words of text " * 1790)])
-        assert reply.flags == flags
+
+
+@pytest.mark.parametrize(("tokens", "flags"), [(50, ("cut_prompt",)), (4096, ("cut_prompt",)), (7500, ())])
+def test_prompt_that_a_server_cuts_is_flagged(serving: Serving, tokens: int, flags: tuple[str, ...]) -> None:
+    """The prompt has 34,000 characters."""
+    [reply] = asked(serving(always=usage(prompt_tokens=tokens)), [write("some words of text " * 1790)])
+    assert reply.flags == flags
 
 
 def test_running_calls_finish_before_the_budget_error(serving: Serving) -> None:

@@ -70,13 +70,17 @@ def test_budget_that_ends_in_reasoning(serving: Serving, message: dict[str, Any]
     assert (plain.text, plain.thought) == ("In France there are", "")
 
 
-def test_request(serving: Serving) -> None:
-    cases: list[Any] = [("low", 1049, "low", None), (BUDGET, 125, None, None), ("off", 25, None, ["\n"])]
-    for setting, *expected in cases:
-        server = serving(answer({"content": "Answer:Lyon\nQuestion", "reasoning": "In\nFrance."}))
-        (got,) = thinking(server, [CALL], setting)
-        assert (got.text, got.thought) == ("Lyon", "In\nFrance.")
-        assert [server.asked[0][1].get(key) for key in ("max_tokens", "reasoning_effort", "stop")] == expected
+@pytest.mark.parametrize(
+    ("setting", "max_tokens", "effort", "stop"),
+    [("low", 1049, "low", None), (BUDGET, 125, None, None), ("off", 25, None, ["\n"])],
+    ids=["effort", "budget", "off"],
+)
+def test_request(serving: Serving, setting: Any, max_tokens: int, effort: str | None, stop: list[str] | None) -> None:
+    server = serving(answer({"content": "Answer:Lyon\nQuestion", "reasoning": "In\nFrance."}))
+    (got,) = thinking(server, [CALL], setting)
+    assert (got.text, got.thought) == ("Lyon", "In\nFrance.")
+    body = server.asked[0][1]
+    assert [body.get(key) for key in ("max_tokens", "reasoning_effort", "stop")] == [max_tokens, effort, stop]
 
 
 OPENAI = "Unrecognized request argument supplied: reasoning_effort"

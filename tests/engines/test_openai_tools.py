@@ -66,41 +66,49 @@ def test_tools_and_their_results_are_sent(serving: Serving, server: str) -> None
     ]
 
 
-def test_tool_calls_are_read(serving: Serving) -> None:
-    cases: list[tuple[Any, list[ToolCall]]] = [
-        ([{"id": "x", "function": {"name": "look", "arguments": "{}"}}], [ToolCall("x", "look", "{}")]),
-        ([{"function": {"name": "look", "arguments": {"at": "ö"}}}], [ToolCall("call_1", "look", '{"at": "ö"}')]),
-        ([{"id": None, "function": {}}] * 2, [ToolCall("call_1", "", ""), ToolCall("call_2", "", "")]),
-        (None, []),
-    ]
-    for text, expected in cases:
-        message = {"content": None if text else "No.", "tool_calls": text}
-        [reply] = asked(serving(answer(message, "tool_calls")), [CALL])
-        assert (list(reply.tool_calls), reply.finish, reply.flags) == (expected, "stop", ())
-        # reasoning before a call is not out
-        if text:
-            [reply] = asked(serving(answer({**message, "reasoning": "I look."})), [CALL])
-            assert (reply.thought, "thought_out" in reply.flags) == ("I look.", False)
+TOOL_CALLS: list[tuple[Any, list[ToolCall]]] = [
+    ([{"id": "x", "function": {"name": "look", "arguments": "{}"}}], [ToolCall("x", "look", "{}")]),
+    ([{"function": {"name": "look", "arguments": {"at": "ö"}}}], [ToolCall("call_1", "look", '{"at": "ö"}')]),
+    ([{"id": None, "function": {}}] * 2, [ToolCall("call_1", "", ""), ToolCall("call_2", "", "")]),
+    (None, []),
+]
 
 
-def test_unreadable_tool_calls_are_requested_once_more(serving: Serving) -> None:
-    for tool_calls in ("look", [None], [{"id": "x"}], {"name": "look"}):
-        server = serving(answer({"content": "", "tool_calls": tool_calls}), ANSWER)
-        [reply] = asked(server, [CALL])
-        assert (reply.text, len(server.asked)) == ("Lyngholt was born there.\nAnswer: Fauskenes", 2)
+@pytest.mark.parametrize(("tool_calls", "expected"), TOOL_CALLS, ids=["complete", "no id", "empty", "none"])
+def test_tool_calls_are_read(serving: Serving, tool_calls: Any, expected: list[ToolCall]) -> None:
+    message = {"content": None if tool_calls else "No.", "tool_calls": tool_calls}
+    [reply] = asked(serving(answer(message, "tool_calls")), [CALL])
+    assert (list(reply.tool_calls), reply.finish, reply.flags) == (expected, "stop", ())
 
 
-def test_server_without_tools_names_the_key(serving: Serving) -> None:
+@pytest.mark.parametrize("tool_calls", [calls for calls, _ in TOOL_CALLS if calls], ids=["complete", "no id", "empty"])
+def test_reasoning_before_a_call_is_complete(serving: Serving, tool_calls: Any) -> None:
+    message = {"content": None, "tool_calls": tool_calls, "reasoning": "I look."}
+    [reply] = asked(serving(answer(message, "tool_calls")), [CALL])
+    assert (reply.thought, "thought_out" in reply.flags) == ("I look.", False)
+
+
+@pytest.mark.parametrize("tool_calls", ["look", [None], [{"id": "x"}], {"name": "look"}], ids=str)
+def test_unreadable_tool_calls_are_requested_once_more(serving: Serving, tool_calls: Any) -> None:
+    server = serving(answer({"content": "", "tool_calls": tool_calls}), ANSWER)
+    [reply] = asked(server, [CALL])
+    assert (reply.text, len(server.asked)) == ("Lyngholt was born there.\nAnswer: Fauskenes", 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(404, "No endpoints found that support tool use."), (400, "Unsupported parameter: 'tools'")],
+)
+def test_server_without_tools_names_the_key(serving: Serving, status: int, message: str) -> None:
     """All wordings are in tests/unit/test_server_messages.py."""
-    for status, message in (
-        (404, "No endpoints found that support tool use."),
-        (400, "Unsupported parameter: 'tools'"),
-    ):
-        at = serving(always=refuse(status, message))
-        [error] = asked(at, [CALL])
-        assert isinstance(error, ConfigError), error
-        assert str(error).endswith("has no function calls here. Set engine.tools=text.")
-        assert len(at.asked) == 1
+    server = serving(always=refuse(status, message))
+    [error] = asked(server, [CALL])
+    assert isinstance(error, ConfigError), error
+    assert str(error).endswith("has no function calls here. Set engine.tools=text.")
+    assert len(server.asked) == 1
+
+
+def test_function_calls_need_the_chat_endpoint(serving: Serving) -> None:
     [error] = asked(serving(), [CALL], endpoints="completions")
     assert str(error) == "Function calls need engine=openai and its chat endpoint. Set method.protocol=text."
 
@@ -197,12 +205,16 @@ def test_endless_calls_end_in_a_forced_answer(serving: Serving) -> None:
     assert bodies[3]["messages"][-1]["role"] == "user"
 
 
-def test_calls_and_answers_are_looked_for_in_the_text(serving: Serving) -> None:
-    """Of a server that left the call there. A reply without either is no answer."""
-    for reply in (answer({"content": " \n"}), answer({"content": "I have to"}, "length")):
-        outcome, _ = run(serving, reply, ANSWER)
-        assert outcome.text == "Fauskenes"
-        assert {"no_action", "forced_answer", "no_tool_call"} <= set(outcome.flags)
+@pytest.mark.parametrize(
+    "reply", [answer({"content": " \n"}), answer({"content": "I have to"}, "length")], ids=["blank", "truncated"]
+)
+def test_reply_without_call_or_answer_is_no_answer(serving: Serving, reply: Any) -> None:
+    outcome, _ = run(serving, reply, ANSWER)
+    assert outcome.text == "Fauskenes"
+    assert {"no_action", "forced_answer", "no_tool_call"} <= set(outcome.flags)
+
+
+def test_call_in_the_text_of_a_reply_is_read(serving: Serving) -> None:
     text = 'I look.\n<tool_call>\n{"name": "semantic_search", "arguments": {"query": "born"}}\n</tool_call>'
     outcome, bodies = run(serving, answer({"content": text}), ANSWER)
     assert bodies[1]["messages"][2]["content"] == "I look."

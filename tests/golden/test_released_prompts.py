@@ -108,7 +108,7 @@ def test_each_query_form_has_its_own_ranker() -> None:
 
 
 @pytest.mark.parametrize(("group", "has_prefix"), [("ranker", True), ("demonstrations_ranker", False)])
-def test_released_rankers_are_one_model_with_own_prefixes(group: str, has_prefix: bool) -> None:
+def test_released_rankers_share_a_model(group: str, has_prefix: bool) -> None:
     encoder = released().config[group]
     assert (encoder["model"], encoder["normalise"]) == ("intfloat/e5-mistral-7b-instruct", False)
     assert encoder["query_prefix"].startswith("Instruct: ") is has_prefix

@@ -315,7 +315,7 @@ def test_settings_of_vectors_are_in_the_identity(change: str) -> None:
     assert server_identity(change) != server_identity()
 
 
-def test_deployment_replaces_the_address_in_the_identity() -> None:
+def test_deployment_replaces_the_address() -> None:
     assert server_identity("deployment=mine", ADDRESS) == server_identity("deployment=mine")
 
 

@@ -110,7 +110,7 @@ def test_differences_list_only_used_settings() -> None:
     ],
     ids=["temperature", "at_limit"],
 )
-def test_released_value_is_shown_where_the_paper_has_none(row: tuple[str, str, str]) -> None:
+def test_released_value_fills_gaps_of_the_paper(row: tuple[str, str, str]) -> None:
     assert row in listed("searchr1/table2", cell_of("searchr1/table2", "Search-R1-base", "NQ"))
 
 
