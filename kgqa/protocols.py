@@ -44,7 +44,8 @@ class Dataset(Protocol):
 
 
 Need = Literal[
-    "model", "triples", "search", "pool", "graph", "ranker", "demonstrations_ranker", "reranker", "functions"
+    "model", "triples", "search", "pool", "graph", "ranker", "demonstrations_ranker", "reranker", "functions",
+    "stops",
 ]  # fmt: skip
 
 
@@ -64,6 +65,7 @@ class Method(Protocol):
         "model": calls of a model. "triples": extracted triples. "search": an index of the corpus. "pool": searches in
         `Search.pool`, without a corpus. "graph": links between the passages of a question. "ranker",
         "demonstrations_ranker", "reranker": the group of that name. "functions": function calls of the reader's engine.
+        "stops": replies that report the stop string that ended them.
         """
         ...
 

@@ -24,11 +24,17 @@ def check_capabilities(session: Session) -> None:
     """Raise ConfigError if the engine or the retriever lacks what the method needs. Nothing is loaded or contacted."""
     experiment, uses = session.experiment, session.experiment.method.uses
     method = experiment.name("method")
-    if "functions" in uses and not _calls_functions(session.engines("reader")):
+    if "functions" in uses and not _can(session.engines("reader"), "calls_functions"):
         raise ConfigError(
             f"method={method} needs function calls, and engine={experiment.choices.get('engine')} has no function "
             "calls here. Set method.protocol=text if the method has it, or use a server with engine=openai and "
             "engine.endpoints=both."
+        )
+    if "stops" in uses and not _can(session.engines("reader"), "reports_stops"):
+        raise ConfigError(
+            f"method.closed_tags=true: the server of engine={experiment.choices.get('engine')} does not report which "
+            "stop string ended a reply. Use a vLLM, SGLang or llama.cpp server, or set method.closed_tags=false. If it "
+            "is one of them behind a proxy, set engine.server=vllm, sglang or llamacpp."
         )
     if "pool" in uses and not session.retriever.pools:
         raise ConfigError(
@@ -65,5 +71,5 @@ def find_servers(part: object) -> Iterator[ReachesServer]:
         yield from find_servers(getattr(part, field.name))
 
 
-def _calls_functions(engine: Any) -> bool:
-    return bool(getattr(getattr(engine, "base", engine), "calls_functions", True))
+def _can(engine: Any, ability: str) -> bool:
+    return bool(getattr(getattr(engine, "base", engine), ability, True))

@@ -13,6 +13,7 @@ from kgqa.methods.steps.boxed import BOX, read_boxed, read_greedy_boxed, read_la
 from kgqa.methods.steps.reader import ReadingLog, merge_rankings, pinned_text
 from kgqa.methods.steps.search import Found, PassageForm, ScopedMethod, Transcript, number_steps
 from kgqa.prompting import render
+from kgqa.protocols import Need
 from kgqa.types import Answer, Completion, Passage, Prompt, Question
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, NotNegative, Share, Validator
@@ -158,6 +159,11 @@ class SearchAgent(ScopedMethod):
     def __post_init__(self) -> None:
         if self.closed_tags and self.query[1] not in self.stop:
             raise ConfigError(f"method.closed_tags=true: method.stop must contain {self.query[1]!r}")
+
+    @property
+    def uses(self) -> frozenset[Need]:
+        stops: frozenset[Need] = frozenset({"stops"} if self.closed_tags else ())
+        return super().uses | stops
 
     async def answer(self, question: Question) -> Answer:
         """Let the model search until it answers.

@@ -156,3 +156,17 @@ def test_missing_function_calls_are_reported_first(
     refused = pytest.raises(ConfigError, match="has no function calls here") if is_refused else nullcontext()
     with Session(experiment, calls=cache) as session, refused:
         check(session)
+
+
+@pytest.mark.parametrize(
+    ("server", "is_refused"), [("hosted", True), ("vllm", False), ("llamacpp", False)], ids=["hosted", "vllm", "llama"]
+)
+def test_missing_stop_strings_are_reported_first(
+    server: str, is_refused: bool, cache: CallCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-abc")
+    words = ["method=search_agent", "method.closed_tags=true", "engine=openai", f"engine.server={server}"]
+    experiment = compose_experiment([*words, "dataset=demo", "model=gpt_4o_mini"])
+    refused = pytest.raises(ConfigError, match=r"method\.closed_tags=true: the server") if is_refused else nullcontext()
+    with Session(experiment, calls=cache) as session, refused:
+        check(session)

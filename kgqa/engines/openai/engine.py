@@ -137,6 +137,11 @@ class OpenAI(ServerAccess, BaseEngine):
         return True
 
     @property
+    def reports_stops(self) -> bool:
+        """Return whether replies tell which stop string ended them (`Completion.stopped_by`)."""
+        return self._kind != "hosted"
+
+    @property
     def estimates_tokens(self) -> bool:
         """Return whether `count_tokens` is an estimate."""
         return self._kind not in TOKEN_SERVERS
