@@ -104,6 +104,7 @@ class Search(Call[tuple[Passage, ...]]):
     passages, as if they were the corpus. With `keywords` there is no retriever: the best passages contain the most
     keywords, see `retrieval.search`.
     facts: the start of a retriever of facts. None: it uses the best ones.
+    positions: the passages at these places of the scope, from 0, instead of a search. Unknown places are left out.
     """
 
     query: str
@@ -112,6 +113,15 @@ class Search(Call[tuple[Passage, ...]]):
     pool: tuple[Passage, ...] | None = None
     keywords: tuple[str, ...] | None = None
     facts: tuple[Fact, ...] | None = None
+    positions: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Locate(Call[tuple[int, ...]]):
+    """Find the place of each passage in the corpus, from 0, or -1 for a passage that it does not have. pool: see `Search`."""
+
+    passages: tuple[Passage, ...]
+    pool: tuple[Passage, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, StrictFloat, StrictInt, ValidationError
 
 from kgqa.artifacts.schema import AGAIN, Artifact, check_json, validate
-from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Neighbours, Rank, RunAgent, Search, Triples
+from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Locate, Neighbours, Rank, RunAgent, Search, Triples
 from kgqa.errors import DataError
 from kgqa.types import (
     AgentReply,
@@ -33,6 +33,7 @@ from kgqa.util.digests import ids_digest
 ROUTING = ("role", "scorer")
 _OPTIONAL: Mapping[str, Json] = {  # omitted then
     "thoughts": "split", "tools": None, "tool_choice": None, "logprobs": None, "keywords": None, "facts": None,
+    "positions": None,
 }  # fmt: skip
 
 
@@ -197,6 +198,7 @@ _REPLIES: Mapping[type[Call[Any]], Any] = {  # types of stored replies
     Triples: tuple[_Texts, ...],
     Neighbours: tuple[str, ...],
     Facts: tuple[_Texts, ...],
+    Locate: tuple[StrictInt, ...],
     RunAgent: _AgentReply,
 }
 _KIND_OF = {call: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", call.__name__).lower() for call in _REPLIES}
@@ -224,6 +226,8 @@ def reply_from_json(call: Call[Any], value: Json) -> object:
             fits = len(reply) == len(call.texts)
         case Search():
             fits = len(reply) <= call.k and all(map(_has_own_text, reply))
+        case Locate():
+            fits = len(reply) == len(call.passages)
         case Facts():
             fits = len(reply) <= call.k
         case _:

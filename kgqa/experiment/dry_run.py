@@ -19,6 +19,7 @@ from kgqa.calls import (
     Facts,
     Generate,
     ModelCall,
+    Locate,
     Neighbours,
     Program,
     Rank,
@@ -225,6 +226,8 @@ class Planner(Service):
             return self.index.search([call])[0], again
         if self.index is not None and isinstance(call, Facts):
             return self.index.find_facts([call])[0], again
+        if self.index is not None and isinstance(call, Locate):
+            return self.index.locate([call])[0], again
         return self._imagine(call, program), again
 
     def _identity(self, call: Call[Any]) -> Mapping[str, Any]:
@@ -257,6 +260,8 @@ class Planner(Service):
                 return call.pool[: call.k] if call.pool else ()
             case Facts():
                 return tuple((f"entity {number}", "is", f"unknown {place}") for place in range(call.k))
+            case Locate():
+                return tuple(range(len(call.passages)))
             case Rank():
                 return tuple(-float(position) for position in range(len(call.texts)))
         raise TypeError(f"no simulated reply for {type(call).__name__}")

@@ -16,7 +16,20 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from kgqa.artifacts.metrics import EngineUse, Throughput
 from kgqa.cache.in_flight import Done
 from kgqa.cache.store import CallCache
-from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Neighbours, Program, Rank, RunAgent, Search, Triples
+from kgqa.calls import (
+    Call,
+    Choose,
+    CountTokens,
+    Facts,
+    Generate,
+    Locate,
+    Neighbours,
+    Program,
+    Rank,
+    RunAgent,
+    Search,
+    Triples,
+)
 from kgqa.config import building as parts
 from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.engines import Engines, Pool, RoleNodes, judge_nodes
@@ -167,7 +180,7 @@ class Session(ExitStack):
             self._pool.close()
 
 
-_NEEDS: Mapping[type, Need] = {Search: "search", Facts: "search", Triples: "triples", Neighbours: "graph"}
+_NEEDS: Mapping[type, Need] = {Search: "search", Facts: "search", Locate: "search", Triples: "triples", Neighbours: "graph"}
 
 
 class Runner:
@@ -274,6 +287,8 @@ class Runner:
                 return self._worker("search", inputs.index, inputs.index.search)
             case Facts() if inputs.index is not None:
                 return self._worker("facts", inputs.index, inputs.index.find_facts)
+            case Locate() if inputs.index is not None:
+                return self._worker("locate", inputs.index, inputs.index.locate)
             case Triples() if isinstance(triples := inputs.triples, KnownTriples):
                 return self._service("triples", triples, lambda: Instant(replies, lambda c: triples.triples(c.passage)))
             case Neighbours() if (graphs := inputs.graphs) is not None:

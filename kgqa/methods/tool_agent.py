@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from kgqa.calls import Generate, Rank, Search
+from kgqa.calls import Generate, Locate, Rank, Search
 from kgqa.methods.steps.examples import NOTHING_FOUND
 from kgqa.methods.steps.reader import ReadingLog, pinned_text
 from kgqa.methods.steps.search import ScopedMethod
@@ -15,7 +15,7 @@ from kgqa.prompting import render, to_json
 from kgqa.protocols import Need
 from kgqa.types import Answer, Completion, Json, Message, Passage, Prompt, Question, ToolCall
 from kgqa.util.sentences import sentences
-from kgqa.util.settings import Setting
+from kgqa.util.settings import AddedLater, Setting
 from kgqa.util.validators import Count, NotNegative, Validator
 
 ToolName = Literal["keyword_search", "semantic_search", "read_chunk"]
@@ -24,7 +24,7 @@ TOOLS: dict[str, Tool] = {
     for tool in (
         Tool("keyword_search", "keywords", list[str]),
         Tool("semantic_search", "query", str),
-        Tool("read_chunk", "chunk_ids", list[int]),
+        Tool("read_chunk", "chunk_ids", list[int], "chunk_id"),
     )
 }
 REPEATED = "You have made this call before, see its result above. Try other words or another tool, or answer."
@@ -53,17 +53,26 @@ class Result:
 
 @dataclass(slots=True)
 class Library:
-    """The chunks that tools have shown for one question. The number of a chunk is its position in `found`, from 1."""
+    """The chunks that tools have shown for one question.
+
+    places: their places in the corpus by id, which are their numbers. None: the number of a chunk is its position in
+    `found`, from 1.
+    """
 
     found: list[Passage] = field(default_factory=list)
     read: list[Passage] = field(default_factory=list)
     made: list[tuple[str, Any, int]] = field(default_factory=list)  # calls that were carried out
     turns: list[tuple[Completion, list[Result]]] = field(default_factory=list)
+    places: dict[str, int] | None = None
 
     def number(self, passage: Passage) -> int:
         if passage not in self.found:
             self.found.append(passage)
-        return self.found.index(passage) + 1
+        return self.found.index(passage) + 1 if self.places is None else self.places[passage.id]
+
+    def known(self) -> dict[int, Passage]:
+        """Return the chunks by number."""
+        return {self.number(passage): passage for passage in self.found}
 
     @property
     def results(self) -> list[Result]:
@@ -126,9 +135,19 @@ class ToolAgent(ScopedMethod):
     reply: Annotated[
         Literal["marked", "complete"],
         Setting(
-            'The answer: marked (the text after "Answer:") | complete, the last message.', ours="base.py:125: complete"
+            'The answer: marked (the text after "Answer:") | complete, the last message, even if it is empty.',
+            ours="base.py:125: complete",
         ),
     ] = "marked"
+    chunks: Annotated[
+        Literal["found", "corpus"],
+        Setting(
+            "Numbers of chunks: found (from 1, as searches find them, and only these can be read) | corpus (their "
+            "places in the corpus from 0, and all can be read, also neighbors).",
+            ours="read_chunk.py:109: corpus",
+        ),
+        AddedLater(),
+    ] = "found"
 
     @property
     def uses(self) -> frozenset[Need]:
@@ -147,12 +166,13 @@ class ToolAgent(ScopedMethod):
         others are ignored), `forced_answer` (requested after `max_turns`, or after `no_action`, a turn without a
         call and an answer) and `no_tool_call` (an answer without any).
         """
-        log, library, text = ReadingLog(question, self.scope_of(question)), Library(), None
+        log, text = ReadingLog(question, self.scope_of(question)), None
+        library = Library(places={} if self.chunks == "corpus" else None)
         for _ in range(self.max_turns):
             reply = await self.write(library, log)
             tool_calls = reply.tool_calls or read_calls(reply.text)[1]
             if not tool_calls:
-                is_answer = bool(reply.text.strip()) and reply.finish == "stop"
+                is_answer = (bool(reply.text.strip()) or self.reply == "complete") and reply.finish == "stop"
                 log.flags["no_action"] += not is_answer
                 text = reply.text if is_answer else None
                 break
@@ -162,8 +182,9 @@ class ToolAgent(ScopedMethod):
             log.flags["forced_answer"] += 1
             text = read_calls((await self.write(library, log, force=True)).text)[0]
         log.flags["no_tool_call"] += not library.turns
+        known = library.known()
         calls = [
-            [result.call.name, result.call.arguments, [library.found[number - 1].id for number, _ in result.chunks]]
+            [result.call.name, result.call.arguments, [known[number].id for number, _ in result.chunks]]
             for result in library.results
         ]
         notes = {"calls": calls, "reply": text.strip()}
@@ -221,6 +242,7 @@ class ToolAgent(ScopedMethod):
             return Result(call, REPEATED)
         library.made.append((call.name, value, count))
         if call.name == "read_chunk":
+            await self.load_chunks(value, library, log)
             return self.read_chunks(call, value, library, log)
         if call.name == "keyword_search":
             passages = await Search("; ".join(value), count, log.scope.titles, log.scope.pool, tuple(value))
@@ -232,6 +254,9 @@ class ToolAgent(ScopedMethod):
             context = await find_snippets(passages, value)
         else:
             library.read += passages
+        if library.places is not None:
+            places = await Locate(tuple(passages), log.scope.pool)
+            library.places |= {passage.id: place for passage, place in zip(passages, places, strict=True)}
         numbers = map(library.number, passages)
         return Result(call, "" if passages else NOTHING_FOUND, tuple(zip(numbers, context, strict=True)))
 
@@ -246,10 +271,19 @@ class ToolAgent(ScopedMethod):
             raise ValueError(f"there is no tool {call.name[:SHOWN]!r}; the tools are {', '.join(self.tools)}")
         return TOOLS[call.name].read(call.arguments, self.passages, self.max_passages)
 
+    async def load_chunks(self, numbers: Sequence[int], library: Library, log: ReadingLog) -> None:
+        """Add the chunks with these places in the corpus to those that the model knows, with chunks=corpus."""
+        for number in dict.fromkeys(numbers) if library.places is not None else ():
+            if number not in library.known():
+                passages = await Search(f"chunk {number}", 1, pool=log.scope.pool, positions=(number,))
+                library.places |= {passage.id: number for passage in passages}
+                library.found += passages
+
     def read_chunks(self, call: ToolCall, numbers: Sequence[int], library: Library, log: ReadingLog) -> Result:
         """Return complete chunks. Those that were read before are named only."""
-        unknown = list(dict.fromkeys(number for number in numbers if not 0 < number <= len(library.found)))
-        chunks = {number: library.found[number - 1] for number in numbers if 0 < number <= len(library.found)}
+        known = library.known()
+        unknown = list(dict.fromkeys(number for number in numbers if number not in known))
+        chunks = {number: known[number] for number in numbers if number in known}
         again = [number for number, passage in chunks.items() if passage in library.read]
         fresh = {number: passage for number, passage in chunks.items() if number not in again}
         library.read += fresh.values()

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import requests
 
-from kgqa.calls import Fact, Facts, Search
+from kgqa.calls import Fact, Facts, Locate, Search
 from kgqa.errors import ConfigError, EngineDied, EngineError
 from kgqa.protocols import Finder, Progress
 from kgqa.retrieval.search import PoolIndex
@@ -123,7 +123,7 @@ class RemoteIndex(PoolIndex):
         """Answer searches. Those with equal `k` are one request."""
         by_count: defaultdict[int, list[int]] = defaultdict(list)
         for position, call in enumerate(calls):
-            if call.pool is not None or call.titles is not None or call.keywords is not None:
+            if any(part is not None for part in (call.pool, call.titles, call.keywords, call.positions)):
                 raise ConfigError(REMEDY)
             by_count[call.k].append(position)
         results: list[tuple[Passage, ...]] = [()] * len(calls)
@@ -132,6 +132,9 @@ class RemoteIndex(PoolIndex):
             for position, passages in zip(positions, rankings, strict=True):
                 results[position] = passages
         return results
+
+    def locate(self, calls: Sequence[Locate]) -> Sequence[tuple[int, ...]]:
+        raise ConfigError(REMEDY)
 
     def find_facts(self, calls: Sequence[Facts]) -> Sequence[tuple[Fact, ...]]:
         return [()] * len(calls)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kgqa.calls import Fact, Facts, Search
+from kgqa.calls import Fact, Facts, Locate, Search
 from kgqa.errors import ConfigError
 from kgqa.identity.component import identity_of
 from kgqa.protocols import FactFinder, Finder, Query, Rankings, Retriever
@@ -52,7 +52,9 @@ class PoolIndex:
         batches: defaultdict[_Scope, list[tuple[int, Query]]] = defaultdict(list)
         for position, call in enumerate(calls):
             if scope := self._find_scope(call.pool):
-                if call.keywords is None:
+                if call.positions is not None:
+                    results[position] = scope.read(call.positions)
+                elif call.keywords is None:
                     batches[scope].append((position, self._query(call)))
                 else:
                     results[position] = scope.find_keywords(call.keywords, self._query(call))
@@ -61,6 +63,13 @@ class PoolIndex:
             for (position, _), passages in zip(batch, rankings, strict=True):
                 results[position] = passages
         return results
+
+    def locate(self, calls: Sequence[Locate]) -> Sequence[tuple[int, ...]]:
+        """Return the place of each passage of each call in its scope, -1 for unknown ones."""
+        return [tuple(self._locate(passage, call.pool) for passage in call.passages) for call in calls]
+
+    def _locate(self, passage: Passage, pool: tuple[Passage, ...] | None) -> int:
+        return pool.index(passage) if pool and passage in pool else -1
 
     def find_facts(self, calls: Sequence[Facts]) -> Sequence[tuple[Fact, ...]]:
         return [scope.find_facts(call) if (scope := self._find_scope(call.pool)) else () for call in calls]
@@ -134,6 +143,12 @@ class PassageIndex(PoolIndex):
     def _find_scope(self, pool: tuple[Passage, ...] | None) -> _Scope | None:
         return self._whole if pool is None else super()._find_scope(pool)
 
+    def _locate(self, passage: Passage, pool: tuple[Passage, ...] | None) -> int:
+        if pool is not None:
+            return super()._locate(passage, pool)
+        places = self.passages.find_titled(passage.title)
+        return next((place for place in places if self.passages[place].id == passage.id), -1)
+
     def _query(self, call: Search) -> Query:
         query = super()._query(call)
         if call.pool is not None or call.titles is None:
@@ -165,6 +180,10 @@ class _Scope:
                 results[position] = tuple(distinct[: queries[position].k])
             fetch = again
         return results
+
+    def read(self, positions: Sequence[int]) -> tuple[Passage, ...]:
+        """Return the passages at these places, without unknown ones."""
+        return tuple(self.passages[position] for position in positions if 0 <= position < len(self.passages))
 
     def find_keywords(self, keywords: Sequence[str], query: Query) -> tuple[Passage, ...]:
         """Return the best by A-RAG's score: the sum over keywords of occurrences × characters, ignoring case."""

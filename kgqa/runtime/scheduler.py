@@ -323,7 +323,7 @@ async def _answer(call: Call[Any], searches: SearchProgram) -> Any:
     """Return the reply to a call, or the exception to raise in the program."""
     try:
         match call:
-            case Search(keywords=None):
+            case Search(keywords=None, positions=None):
                 return await searches.search(call)
             case Gather():
                 return await Gather(*(_run_with_searches(program, searches) for program in call.programs))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.calls import Call, CountTokens, Generate, Rank, Search
+from kgqa.calls import Call, CountTokens, Generate, Locate, Rank, Search
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.methods.tool_agent import ToolAgent
@@ -29,9 +29,6 @@ CHUNK = re.compile(r"^Chunk ID: (\d+)", re.MULTILINE)
 NO_ANSWER = "Answer: none"
 # what differs on purpose, by category
 INTENDED = {
-    # the answer is requested. The program ends with an empty one
-    ("empty content, no call", "turns"): 6,
-    ("empty content, no call", "answer"): 6,
     # an error for the model. The program searches for each letter
     ("keywords as a string", "searches"): 6,
 }
@@ -77,6 +74,10 @@ class Script:
                 return 1
             case Rank():
                 return (0.0,) * len(call.texts)
+            case Locate():
+                return tuple(chunks().index(passage) for passage in call.passages)
+            case Search(positions=(number,)):
+                return chunks()[number : number + 1]
             case Search(keywords=None):
                 return chunks()[: call.k]
             case Search():
@@ -93,6 +94,13 @@ class Script:
         return Completion(content, tool_calls=tool_calls if call.tools else ())
 
 
+def read_numbers(answer: Answer) -> list[str]:
+    """Return the numbers of the chunks that were read, each once, in the order of the calls."""
+    places = {passage.id: str(number) for number, passage in enumerate(chunks())}
+    read = [ids for name, _, ids in answer.notes["calls"] if name == "read_chunk"]
+    return list(dict.fromkeys(places[each] for ids in read for each in ids))
+
+
 def differences(row: dict[str, Any], script: Script, answer: Answer) -> list[str]:
     searches = [call["tool_result"] for call in row["trajectory"] if call["tool_name"] == "keyword_search"]
     shown_chunks = [
@@ -106,6 +114,7 @@ def differences(row: dict[str, Any], script: Script, answer: Answer) -> list[str
             [numbers for numbers in script.found if numbers],
             [numbers for numbers in shown_chunks if numbers],
         ),
+        "read": (read_numbers(answer), row["chunks_read"]),
         "answer": (answer.text, row["answer"]),
     }
     return [name for name, (ours, theirs) in pairs.items() if ours != theirs]

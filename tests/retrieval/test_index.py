@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.calls import Search
+from kgqa.calls import Locate, Search
 from kgqa.errors import ConfigError, DataError
 from kgqa.identity.component import identity_of
 from kgqa.protocols import Finder, Retriever
@@ -204,6 +204,27 @@ def test_results_are_in_the_order_of_the_calls(folder: IndexFolder) -> None:
     with opened(folder) as index:
         assert titles(index, *(call for call, _ in expected)) == [names for _, names in expected]
         assert identity_of(index)["passages"] == len(PASSAGES)
+
+
+@pytest.mark.parametrize(
+    ("positions", "pool", "expected"),
+    [((1, 0), None, [1, 0]), ((len(PASSAGES), -1), None, []), ((0,), PASSAGES[2:], [2])],
+    ids=["corpus", "unknown", "pool"],
+)
+def test_passages_are_read_by_their_place(
+    folder: IndexFolder, positions: tuple[int, ...], pool: tuple[Passage, ...] | None, expected: list[int]
+) -> None:
+    pool = None if pool is None else tuple(pool)
+    with opened(folder) as index:
+        (passages,) = index.search([Search("", 5, positions=positions, pool=pool)])
+    assert [PASSAGES.index(passage) for passage in passages] == expected
+
+
+def test_places_of_passages_are_found(folder: IndexFolder) -> None:
+    unknown = Passage.of("Nowhere", "A text.")
+    calls = [Locate((PASSAGES[2], unknown, PASSAGES[0])), Locate((PASSAGES[2],), pool=tuple(PASSAGES[1:]))]
+    with opened(folder) as index:
+        assert index.locate(calls) == [(2, -1, 0), (1,)]
 
 
 def test_keywords_are_counted_without_the_retriever(folder: IndexFolder) -> None:

@@ -39,11 +39,15 @@ NOUNS: dict[Any, str] = {str: "a text", list[str]: "a list of texts", list[int]:
 
 @dataclass(frozen=True)
 class Tool:
-    """A function with one argument. `kind` is the type of the argument. Templates contain the descriptions."""
+    """A function with one argument. `kind` is the type of the argument. Templates contain the descriptions.
+
+    single: another name of the argument, with one value instead of a list, or "".
+    """
 
     name: str
     argument: str
     kind: Any
+    single: str = ""
 
     def schema(self, prompts: str, passages: int, most: int | None) -> Json:
         """Return the tool in the form of OpenAI's `tools`.
@@ -77,6 +81,8 @@ class Tool:
             values = from_json(arguments.strip() or "{}")
         except ValueError as error:
             raise ValueError(f"the arguments of {self.name} are not valid JSON ({error})") from None
+        if isinstance(values, dict) and self.single in values:
+            values.setdefault(self.argument, [values[self.single]])
         if not isinstance(values, dict) or self.argument not in values:
             raise ValueError(f'{self.name} needs the argument "{self.argument}", {NOUNS[self.kind]}')
         try:
