@@ -118,7 +118,7 @@ class Search(Call[tuple[Passage, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Locate(Call[tuple[int, ...]]):
-    """Find the place of each passage in the corpus, from 0, or -1 for a passage that it does not have. pool: see `Search`."""
+    """Find the place of each passage in the corpus, from 0, or -1 for an unknown passage. pool: see `Search`."""
 
     passages: tuple[Passage, ...]
     pool: tuple[Passage, ...] | None = None

@@ -7,7 +7,7 @@ that reads files or weights has a method `loads() -> JsonObject` with their hash
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
@@ -167,6 +167,24 @@ class FactFinder(Finder, Protocol):
 
     def find_facts(self, query: Query) -> tuple[Fact, ...]:
         """Return the `query.k` best facts, best first."""
+        ...
+
+
+@runtime_checkable
+class TreeFinder(Finder, Protocol):
+    """A finder of passages and of summaries of them."""
+
+    def find_leaves(self, ids: Collection[str]) -> Sequence[Passage]:
+        """Return the passages under these summaries, each once. Ids of passages have none."""
+        ...
+
+
+@runtime_checkable
+class EntityFinder(Finder, Protocol):
+    """A finder that starts from entities of the query."""
+
+    def has_entities(self, text: str) -> bool:
+        """Return whether the index has an entity of a text."""
         ...
 
 

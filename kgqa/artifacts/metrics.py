@@ -152,6 +152,8 @@ class Retrieval(Artifact):
     """`recall`, `all_gold`: by budget of passages. `by_hops`, `by_type`: `n`, and recall by budget, of each group.
 
     `page_recall`: recall if any passage of the right page counts. Only if it differs, as on IIRC.
+    `leaf_recall`: recall of all retrieved passages and of those under retrieved summaries. Only with summaries.
+    `without_entities`: questions without an entity of the corpus. Only of retrievers that start from entities.
     """
 
     n: Count
@@ -159,6 +161,8 @@ class Retrieval(Artifact):
     recall: Mapping[str, Estimate]
     page_recall: Mapping[str, Estimate] | None = omit_none()
     all_gold: Means
+    leaf_recall: Number | None = omit_none()
+    without_entities: Count | None = omit_none()
     fixed_budget_recall: Number | None
     mrr: Number | None
     passages_per_question: Number | None

@@ -396,7 +396,13 @@ def _measure_retrieval(scored: Sequence[ScoredQuestion], ledger: Ledger, index: 
         evidence, titles = row.prediction.evidence or (), row.prediction.evidence_titles
         gold = gold_passages(row.question, index.find_titled if index else lambda _: ())
         ranks = gold_ranks(gold, evidence, titles), gold_ranks(gold_pages(gold), evidence, titles)
-        retrieved.append(RetrievedPassages(evidence, *ranks, row.question.hops, row.question.type))
+        leaf_ranks = None
+        if index and (leaves := index.find_leaves(evidence)) is not None:
+            passages = [*zip(evidence, titles, strict=True), *((leaf.id, leaf.title) for leaf in leaves)]
+            leaf_ranks = gold_ranks(gold, *zip(*passages, strict=True)) if passages else (None,) * len(gold)
+        has_entities = index.has_entities(row.question.text) if index else None
+        kind = row.question.hops, row.question.type
+        retrieved.append(RetrievedPassages(evidence, *ranks, *kind, leaf_ranks, has_entities))
     # the passages of several searches have no order of relevance
     ranked = ledger.answered[Search.__name__] <= len(retrieved)
     return summarise_retrieval(retrieved, ranked=ranked)

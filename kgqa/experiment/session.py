@@ -180,7 +180,13 @@ class Session(ExitStack):
             self._pool.close()
 
 
-_NEEDS: Mapping[type, Need] = {Search: "search", Facts: "search", Locate: "search", Triples: "triples", Neighbours: "graph"}
+_NEEDS: Mapping[type, Need] = {
+    Search: "search",
+    Facts: "search",
+    Locate: "search",
+    Triples: "triples",
+    Neighbours: "graph",
+}
 
 
 class Runner:
@@ -283,12 +289,9 @@ class Runner:
             case Rank():
                 ranker = self._session.ranker(call.scorer)
                 return self._worker("rank", ranker, ranker.score)
-            case Search() if inputs.index is not None:
-                return self._worker("search", inputs.index, inputs.index.search)
-            case Facts() if inputs.index is not None:
-                return self._worker("facts", inputs.index, inputs.index.find_facts)
-            case Locate() if inputs.index is not None:
-                return self._worker("locate", inputs.index, inputs.index.locate)
+            case Search() | Facts() | Locate() if (index := inputs.index) is not None:
+                answer = {Search: index.search, Facts: index.find_facts, Locate: index.locate}[type(call)]
+                return self._worker(type(call).__name__.lower(), index, cast(Callable[[Any], Any], answer))
             case Triples() if isinstance(triples := inputs.triples, KnownTriples):
                 return self._service("triples", triples, lambda: Instant(replies, lambda c: triples.triples(c.passage)))
             case Neighbours() if (graphs := inputs.graphs) is not None:

@@ -273,7 +273,9 @@ class ToolAgent(ScopedMethod):
 
     async def load_chunks(self, numbers: Sequence[int], library: Library, log: ReadingLog) -> None:
         """Add the chunks with these places in the corpus to those that the model knows, with chunks=corpus."""
-        for number in dict.fromkeys(numbers) if library.places is not None else ():
+        if library.places is None:
+            return
+        for number in dict.fromkeys(numbers):
             if number not in library.known():
                 passages = await Search(f"chunk {number}", 1, pool=log.scope.pool, positions=(number,))
                 library.places |= {passage.id: number for passage in passages}

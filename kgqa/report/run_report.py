@@ -400,6 +400,10 @@ def _retrieval_rows(retrieval: Retrieval | None) -> Rows:
             yield "recall of pages", _by_budget(retrieval, retrieval.page_recall)
         shares = (f"@{budget} {retrieval.all_gold[budget]:.1f}" for budget in retrieval.budgets)
         yield "all gold found", "  ".join(shares)
+        if retrieval.leaf_recall is not None:
+            yield "recall with leaves", f"{retrieval.leaf_recall:.1f}"
+    if retrieval.without_entities is not None:
+        yield "without known entities", pluralize(retrieval.without_entities, "question")
     if retrieval.mrr is not None:
         yield "reciprocal rank", f"{retrieval.mrr:.1f}"
     if retrieval.without_passages:

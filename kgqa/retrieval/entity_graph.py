@@ -108,6 +108,9 @@ class EntityGraph(Composite):
         edges = sparse.load_matrix(folder / EDGES)  # entities × passages
         return counts | {"without_entities": len(passages) - len(np.unique(edges.indices))}
 
+    def open(self, passages: Sequence[Passage], folder: Path) -> OpenedGraph:
+        return OpenedGraph(self, passages, folder, super().open(passages, folder).finders)
+
     def load(self, folder: Path) -> _Graph:
         names, terms = (sparse.load_words(folder / file) for file in (NAMES, TERMS))
         sentences, mentions, edges = (sparse.load_matrix(folder / file) for file in (SENTENCES, MENTIONS, EDGES))
@@ -149,6 +152,14 @@ class EntityGraph(Composite):
         active = np.flatnonzero(activation)
         holders = np.maximum(np.diff(graph.walk.edges.indptr)[active], 1)
         return dict(zip(active.tolist(), (activation[active] / holders).tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class OpenedGraph(OpenedIndex):
+    """An opened graph, which also finds entities."""
+
+    def has_entities(self, text: str) -> bool:
+        return bool(self.data.entities_of(text, fold=self.retriever.fold_names))
 
 
 @dataclass(frozen=True)

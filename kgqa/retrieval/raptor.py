@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -214,6 +215,9 @@ class Raptor(Composite):
         reduced = reducer.fit_transform(rows)
         return reduced
 
+    def open(self, passages: Sequence[Passage], folder: Path) -> OpenedTree:
+        return OpenedTree(self, passages, folder, super().open(passages, folder).finders)
+
     def load(self, folder: Path) -> tuple[Members, dict[int, Members]]:
         """Return the nodes of the top layer, and the children of each node."""
         tree = decode_json((folder / TREE).read_bytes())
@@ -249,6 +253,27 @@ class Raptor(Composite):
             if left < 0:
                 return list(positions[: max(count, 1)])
         return list(positions)
+
+
+@dataclass(frozen=True)
+class OpenedTree(OpenedIndex):
+    """An opened tree, which also finds the passages under summaries."""
+
+    def find_leaves(self, ids: Collection[str]) -> list[Passage]:
+        """Return the passages under these summaries, each once, those of the first summary first."""
+        _, children = self.data
+        nodes = [self._summaries[each] for each in ids if each in self._summaries]
+        leaves: dict[int, None] = {}
+        while nodes:
+            below = [child for node in nodes for child in children[node]]
+            leaves |= dict.fromkeys(child for child in below if child not in children)
+            nodes = [child for child in below if child in children]
+        return [self.passages[leaf] for leaf in leaves]
+
+    @cached_property
+    def _summaries(self) -> Mapping[str, int]:
+        """Return the positions of all summaries by id."""
+        return {self.passages[position].id: position for position in self.data[1]}
 
 
 def _cluster_evenly(count: int) -> list[Members]:

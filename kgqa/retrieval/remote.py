@@ -133,7 +133,7 @@ class RemoteIndex(PoolIndex):
                 results[position] = passages
         return results
 
-    def locate(self, calls: Sequence[Locate]) -> Sequence[tuple[int, ...]]:
+    def locate(self, calls: Sequence[Locate]) -> Sequence[tuple[int, ...]]:  # noqa: ARG002 - the interface
         raise ConfigError(REMEDY)
 
     def find_facts(self, calls: Sequence[Facts]) -> Sequence[tuple[Fact, ...]]:

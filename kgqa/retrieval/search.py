@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kgqa.calls import Fact, Facts, Locate, Search
 from kgqa.errors import ConfigError
 from kgqa.identity.component import identity_of
-from kgqa.protocols import FactFinder, Finder, Query, Rankings, Retriever
+from kgqa.protocols import EntityFinder, FactFinder, Finder, Query, Rankings, Retriever, TreeFinder
 from kgqa.retrieval.passages import StoredPassages, text_key
 from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import explain_storage_errors
@@ -77,6 +77,14 @@ class PoolIndex:
     def find_titled(self, title: str) -> Sequence[Passage]:  # noqa: ARG002 - a pool holds what its question came with
         return ()
 
+    def find_leaves(self, ids: Collection[str]) -> Sequence[Passage] | None:  # noqa: ARG002 - pools have none
+        """Return the passages under retrieved summaries. None: the corpus has no summaries."""
+        return None
+
+    def has_entities(self, text: str) -> bool | None:  # noqa: ARG002 - pools differ
+        """Return whether the corpus has an entity of a text. None: its retriever does not need entities."""
+        return None
+
     def close(self) -> None:
         while self._pools:
             self._drop_oldest()
@@ -132,6 +140,14 @@ class PassageIndex(PoolIndex):
 
     def find_titled(self, title: str) -> Sequence[Passage]:
         return [self.passages[position] for position in self.passages.find_titled(title)]
+
+    def find_leaves(self, ids: Collection[str]) -> Sequence[Passage] | None:
+        finder = self._whole.finder
+        return finder.find_leaves(ids) if isinstance(finder, TreeFinder) else None
+
+    def has_entities(self, text: str) -> bool | None:
+        finder = self._whole.finder
+        return finder.has_entities(text) if isinstance(finder, EntityFinder) else None
 
     def close(self) -> None:
         super().close()

@@ -8,6 +8,7 @@ for IIRC. If a file has only titles, any passage with the title counts, for one 
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,10 @@ class RetrievedPassages:
     page_ranks: tuple[int | None, ...]
     hops: int | None
     type: str
+    # of each gold passage among these and the passages under retrieved summaries; None: there are no summaries
+    leaf_ranks: tuple[int | None, ...] | None = None
+    # None: the retriever does not start from entities
+    has_entities: bool | None = None
 
 
 def gold_passages(question: Question, page: Page) -> tuple[GoldPassage, ...]:
@@ -127,6 +132,8 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool) -> R
     """
     if not rows:
         raise ValueError("no questions to summarise")
+    leaves = [row.leaf_ranks for row in rows if row.leaf_ranks is not None]
+    known = [row.has_entities for row in rows]
     ranks, pages = [row.gold_ranks for row in rows], [row.page_ranks for row in rows]
     return Retrieval(
         n=sum(map(bool, ranks)),
@@ -134,6 +141,8 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool) -> R
         recall=_recalls(ranks),
         page_recall=_recalls(pages) if pages != ranks else None,
         all_gold={str(budget): percent(all_gold(each, budget) for each in ranks) for budget in BUDGETS},
+        leaf_recall=percent(recall(each, sys.maxsize) for each in leaves) if leaves else None,
+        without_entities=None if None in known else known.count(False),
         fixed_budget_recall=percent(recall(each, BUDGET) for each in ranks),
         mrr=percent(map(reciprocal_rank, ranks)) if ranked else None,
         passages_per_question=mean(len(row.ids) for row in rows),

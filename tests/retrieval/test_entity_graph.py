@@ -95,6 +95,14 @@ def test_search_reaches_a_passage_over_a_bridge(graph: EntityGraph, tmp_path: Pa
         replace(graph, passages=Tfidf(("text",), fill=False, ties="first"))
 
 
+@pytest.mark.parametrize(
+    ("text", "is_known"), [("Who directed it?", False), ("Was Ida Ruhn born there?", True)], ids=["no entity", "entity"]
+)
+def test_question_without_entities_is_recognized(graph: EntityGraph, tmp_path: Path, text: str, is_known: bool) -> None:
+    finder: Any = built(graph, PASSAGES, tmp_path)
+    assert finder.has_entities(text) == is_known
+
+
 def test_passages_without_entities_are_counted(graph: EntityGraph, tmp_path: Path) -> None:
     passages = [*PASSAGES, Passage.of("", "it rained all day."), Passage.of("", "and all night.")]
     built(graph, passages, tmp_path)

@@ -150,6 +150,16 @@ def test_index_has_summaries_after_passages(raptor: Raptor, tmp_path: Path) -> N
         assert len(index.find_titled("Halverby choir")) == 1
 
 
+@pytest.mark.parametrize(
+    ("node", "leaves"), [(3, []), (41, [5, 6, 7, 8, 9]), (48, list(range(25)))], ids=["passage", "summary", "top"]
+)
+def test_leaves_of_a_summary_are_passages(
+    raptor: Raptor, nodes: list[Passage], tmp_path: Path, node: int, leaves: list[int]
+) -> None:
+    finder: Any = built(raptor, nodes, tmp_path / "index")
+    assert finder.find_leaves([nodes[node].id]) == [nodes[leaf] for leaf in leaves]
+
+
 def test_identity_and_what_raptor_cannot_be(raptor: Raptor) -> None:
     assert identity_of(raptor) == json.loads(json.dumps(identity_of(raptor)))
     assert identity_of(raptor) != identity_of(replace(raptor, summary_tokens=50))
