@@ -73,10 +73,8 @@ class _Hashes(Artifact):
 def check_hash(folder: Path, name: str) -> None:
     """Check that a file is the one that the finished run wrote. Runs of older versions have no hashes.
 
-    Raises DataError: the file was changed, is from another run, or cannot be read.
+    Raises DataError: the file was changed, is from another run, or cannot be read, or the folder has no manifest.
     """
-    if not (folder / MANIFEST).exists():
-        return
     wanted = (read(_Hashes, folder / MANIFEST).files or {}).get(name)
     try:
         is_changed = wanted is not None and hash_file(folder / name) != wanted

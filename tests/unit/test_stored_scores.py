@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.artifacts.manifest import MANIFEST, check_hash
+from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.run import FinishedRun, RunEntry, run_json
@@ -161,12 +161,26 @@ def test_huge_packed_question_is_one_error_line(tmp_path: Path) -> None:
             file.write(compressor.compress(b" " * (1 << 20)))
         file.write(compressor.flush())
     assert (tmp_path / TRACE).stat().st_size < 100_000
+    (tmp_path / MANIFEST).write_text("{}")
     with pytest.raises(DataError, match="a question has more than 128 MiB"):
         list(read_trace(tmp_path))
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_folder_without_manifest_is_one_line(bad: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (bad / MANIFEST).unlink()
+    assert main([*command.split(), str(bad)]) == 2
+    assert f"{bad / MANIFEST}: no such file" in capsys.readouterr().err
+
+
+def test_list_shows_no_score_without_manifest(root: Path, bad: Path) -> None:
+    (bad / MANIFEST).unlink()
+    rows = {row.folder.name: row for row in read_rows(root)}
+    assert MANIFEST in rows["bad"].trouble
+    assert run_json(RunEntry(bad, bad.relative_to(root).parts, 0.0, ended=True))["em"] is None
+
+
 def test_run_without_hashes_is_read(tmp_path: Path) -> None:
-    check_hash(tmp_path, METRICS)  # without a manifest
     FinishedRun.read(Path(shutil.copytree(SAVED, tmp_path / "older")))
 
 
