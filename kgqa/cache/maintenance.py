@@ -22,7 +22,7 @@ import zstandard
 from pydantic import Field
 
 from kgqa.artifacts.schema import Artifact, check_json
-from kgqa.cache.store import FILE, INSERT, LATEST, CallCache, Database, decode_row, is_intact
+from kgqa.cache.store import FILE, INSERT, LATEST, VALUE, CallCache, Database, decode_row, is_intact
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
 from kgqa.util.fs import explain_storage_errors, replace_atomically
@@ -31,7 +31,8 @@ from kgqa.util.redaction import secret_variables
 
 DAY = 86_400  # seconds
 FORMAT = "kgqa calls 1"
-_BYTES = "sum(length(CAST(key AS BLOB)) + length(CAST(value AS BLOB)))"
+# keys and values are ASCII. A damaged value can be null, and a copy of a huge one would need much memory
+_SIZE = "ifnull(length(key), 0) + ifnull(length(value), 0)"
 
 
 @contextmanager
@@ -60,7 +61,7 @@ def check(folder: Path, *, repair: bool = False) -> tuple[int, int]:
                 f"{database.path}: damaged call cache ({' '.join(complaint.decode(errors='replace').split())}). "
                 "Move it away and run the same command again."
             )
-        for row in database.iterate("SELECT key, value, checksum FROM calls"):
+        for row in database.iterate(f"SELECT key, {VALUE}, checksum FROM calls"):
             calls += 1
             damaged += [row[0]] if decode_row(*row) is None else []
         if repair and damaged:
@@ -72,7 +73,9 @@ def check(folder: Path, *, repair: bool = False) -> tuple[int, int]:
 def stats(folder: Path) -> list[dict[str, Any]]:
     """Return calls, bytes, and the seconds since 1970 of the oldest and newest call by origin, the largest first."""
     date = f"CASE WHEN typeof(made) = 'integer' AND made BETWEEN 0 AND {LATEST} THEN made END"
-    statement = f"""SELECT engine, model, count(*), {_BYTES} AS bytes, min({date}), max({date}) FROM calls
+    # with a limit, SQLite sorts sizes instead of values
+    sizes = f"SELECT engine, model, made, {_SIZE} AS size FROM calls LIMIT -1"
+    statement = f"""SELECT engine, model, count(*), sum(size) AS bytes, min({date}), max({date}) FROM ({sizes})
         GROUP BY engine, model ORDER BY bytes DESC, engine, model"""
     names = ("engine", "model", "calls", "bytes", "oldest", "newest")
     with existing(folder) as database:
@@ -89,7 +92,7 @@ def prune(folder: Path, *, older_than: int | None = None, engine: str | None = N
     before = None if older_than is None else max(0, int(time.time()) - older_than * DAY)
     where = "WHERE (?1 IS NULL OR made < ?1) AND (?2 IS NULL OR engine = ?2)"
     with existing(folder) as database:
-        ((calls, size),) = database.rows(f"SELECT count(*), ifnull({_BYTES}, 0) FROM calls {where}", (before, engine))
+        ((calls, size),) = database.rows(f"SELECT count(*), ifnull(sum({_SIZE}), 0) FROM calls {where}", (before, engine))
         if delete and calls:
             with database.writing() as connection:
                 connection.execute(f"DELETE FROM calls {where}", (before, engine))

@@ -31,7 +31,7 @@ from kgqa.artifacts.call_schema import usage_of
 from kgqa.errors import DataError, KgqaError, StorageError
 from kgqa.types import Json
 from kgqa.util.fs import ensure_dir, is_locked, lock_file, network_disk
-from kgqa.util.jsonio import decode_stored
+from kgqa.util.jsonio import MOST_BYTES, decode_stored
 from kgqa.util.settings import name_of
 
 FILE = "calls.sqlite"
@@ -43,6 +43,8 @@ COLUMNS = "key TEXT PRIMARY KEY, value TEXT, checksum INTEGER, engine TEXT, mode
 INSERT = "INTO calls VALUES (?, ?, ?, ?, ?, ?)"
 # keys of calls from other machines
 IMPORTED = "imported_calls (key TEXT PRIMARY KEY) WITHOUT ROWID"
+# null if it is longer than any reply
+VALUE = f"CASE WHEN length(value) <= {MOST_BYTES} THEN value END"
 IS_IMPORTED = "EXISTS (SELECT 1 FROM imported_calls WHERE imported_calls.key = calls.key)"
 NOT_IMPORTED = "DELETE FROM imported_calls WHERE key = ?"
 # seconds since 1970: a later `made` is damaged
@@ -219,7 +221,7 @@ class CallCache:
     def get(self, key: str) -> Json | None:
         """Return the reply of a key, or None. Drop a row without a reply."""
         with self._lock:
-            rows = self._database.rows(f"SELECT value, checksum, {IS_IMPORTED} FROM calls WHERE key = ?", (key,))
+            rows = self._database.rows(f"SELECT {VALUE}, checksum, {IS_IMPORTED} FROM calls WHERE key = ?", (key,))
         reply = decode_row(key.encode(), *rows[0][:2]) if rows else None
         if rows and reply is None:
             self.drop(key)
@@ -252,7 +254,7 @@ class CallCache:
         earlier = {}
         for row in rows:
             key, text = row[:2]
-            value, check = connection.execute("SELECT value, checksum FROM calls WHERE key = ?", (key,)).fetchone()
+            value, check = connection.execute(f"SELECT {VALUE}, checksum FROM calls WHERE key = ?", (key,)).fetchone()
             reply = decode_row(key.encode(), value, check)
             if reply is None:
                 connection.execute(f"REPLACE {INSERT}", row)
@@ -263,7 +265,7 @@ class CallCache:
 
     def usages(self, origin: Origin, count: int) -> list[StoredUsage]:
         """Return the usage of the newest calls of a model. Skip calls without usage, such as counts of tokens."""
-        statement = """SELECT key, value, checksum, made FROM calls WHERE engine = ? AND model = ?
+        statement = f"""SELECT key, {VALUE}, checksum, made FROM calls WHERE engine = ? AND model = ?
             AND typeof(made) = 'integer' AND made BETWEEN 0 AND ? ORDER BY made DESC LIMIT ?"""
         with self._lock:
             rows = self._database.rows(statement, (origin.engine, origin.model, LATEST, count))

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kgqa.cache import store
-from kgqa.cache.maintenance import check
-from kgqa.cache.store import CallCache
+from kgqa.cache.maintenance import check, stats
+from kgqa.cache.store import CallCache, Origin
 from kgqa.errors import DataError, StorageError
 from kgqa.types import Json
 from tests.engines_for_tests import Batches
@@ -294,3 +294,17 @@ TestSharedCache = SharedCache.TestCase
 TestSharedCache.settings = settings(
     max_examples=15, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow]
 )
+
+
+@pytest.mark.parametrize(
+    "value", ["NULL", "zeroblob(140000000)", "hex(zeroblob(70000000))"], ids=["null", "blob", "text"]
+)
+def test_statistics_count_a_row_without_a_reply(cache: CallCache, value: str) -> None:
+    cache.put([("sound", {"text": "Paris"}), ("damaged", {"text": "Rome"})], Origin("mine"))
+    with cache._database.writing() as connection:
+        connection.execute(f"UPDATE calls SET value = {value} WHERE key = 'damaged'")
+    (row,) = stats(cache.path.parent)
+    assert row["calls"] == 2
+    assert check(cache.path.parent) == (2, 1)
+    assert cache.get("damaged") is None
+    assert cache.get("sound") == {"text": "Paris"}
