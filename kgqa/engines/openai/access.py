@@ -65,10 +65,12 @@ class ServerAccess:
     def find_key(self) -> str | None:
         return find_key(self.api_key_env, self.find_address(), self.group)
 
-    def open_transport(self, on_rate_limited: Callable[[], None] = lambda: None) -> Transport:
+    def open_transport(
+        self, on_rate_limited: Callable[[], None] = lambda: None, kind: type[Transport] = Transport
+    ) -> Transport:
         policy = RetryPolicy(self.timeout, self.retries, self.backoff, self.server_timeout)
         address, key = self.find_address(), self.find_key()
-        return Transport(address, key, policy, on_rate_limited=on_rate_limited, group=self.group)
+        return kind(address, key, policy, on_rate_limited=on_rate_limited, group=self.group)
 
 
 def find_address(base_url: str | None, key_variable: str, group: str = "engine") -> str:

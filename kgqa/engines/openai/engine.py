@@ -16,8 +16,10 @@ from typing import Annotated, ClassVar, Literal
 from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Generate, ModelCall, ModelReply
 from kgqa.engines.base import BaseEngine
+from kgqa.engines.batches import MOST_REQUESTS, prices_of
 from kgqa.engines.event_loop import EventLoopThread
 from kgqa.engines.openai.access import REACHING, ServerAccess
+from kgqa.engines.openai.batch_transport import BatchTransport
 from kgqa.engines.openai.client import TOKEN_SERVERS, Client, Endpoints
 from kgqa.engines.openai.connection import Connection
 from kgqa.engines.openai.limits import AdaptiveLimiter, ServerBudget
@@ -103,6 +105,14 @@ class OpenAI(ServerAccess, BaseEngine):
         Mapping[str, Json] | None,
         Setting("Additional keys of every request, e.g. {service_tier: flex}. Part of the run's ID."),
     ] = None
+    batch: Annotated[
+        bool,
+        Setting(
+            "true: send calls in waves through OpenAI's Batch API, for half the price and within a day. For methods "
+            "with few steps. Raise max_parallel_questions, so that a wave has many calls."
+        ),
+        NotIdentity("the same model answers, at another time"),
+    ] = False
 
     _clients: dict[Adapter | None, Client] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -116,6 +126,8 @@ class OpenAI(ServerAccess, BaseEngine):
         # report wrong settings before the first call
         self.find_address()
         check_extra(self.extra_body or {}, self._kind, self._thinking)
+        if self.batch and self._kind != "hosted":
+            raise ConfigError(f"engine.batch=true: engine.server={self._kind} has no Batch API. Remove it.")
         _ = self._limiter, self._budget, self._loop
 
     def loads(self) -> JsonObject:
@@ -248,7 +260,8 @@ class OpenAI(ServerAccess, BaseEngine):
 
     @cached_property
     def _transport(self) -> Transport:
-        return self.open_transport(self._limiter.on_rate_limited)
+        kind = BatchTransport if self.batch else Transport
+        return self.open_transport(self._limiter.on_rate_limited, kind)
 
     @cached_property
     def _thinking(self) -> Thinking:
@@ -256,8 +269,8 @@ class OpenAI(ServerAccess, BaseEngine):
 
     @cached_property
     def _limiter(self) -> AdaptiveLimiter:
-        return AdaptiveLimiter.of(self.concurrency)
+        return AdaptiveLimiter.of(MOST_REQUESTS if self.batch else self.concurrency)
 
     @cached_property
     def _budget(self) -> ServerBudget:
-        return ServerBudget(self.budget_tokens, self.budget_usd, self.model.prices)
+        return ServerBudget(self.budget_tokens, self.budget_usd, prices_of(self.model, is_batch=self.batch))

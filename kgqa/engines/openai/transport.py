@@ -54,7 +54,7 @@ class Refused(EngineError):
 
 
 @dataclass
-class _Failure(Exception):
+class Failure(Exception):
     """An attempt failed, but another can succeed.
 
     reason: for the final error. cause: a few words for progress lines. after: seconds that the server asks to wait.
@@ -115,8 +115,8 @@ class Transport:
                         answer = _decode(content) if status == 200 else None
                         self.rejection = self._explain_rejection(status, headers, content) if answer is None else ""
                         return answer
-                    failure = _Failure("503 the model is loading", "503 (the model is loading)")  # llama.cpp
-                except _Failure as error:
+                    failure = Failure("503 the model is loading", "503 (the model is loading)")  # llama.cpp
+                except Failure as error:
                     failure = error
                 if self._is_over(failure, is_trial=is_trial):
                     raise self._explain(failure) from failure
@@ -169,7 +169,7 @@ class Transport:
                 except Refused:
                     self._hold.succeed(is_trial=is_trial)
                     raise
-                except _Failure as error:
+                except Failure as error:
                     failure = error
                     is_own = error.is_own and self._hold.answers > answers
                     is_over = not is_own and self._is_over(error, is_trial=is_trial)
@@ -186,9 +186,20 @@ class Transport:
                     raise self._explain(failure) from failure
                 try:
                     await self._attempt(path, test, read)
-                except (_Failure, Refused):
+                except (Failure, Refused):
                     raise self._explain(failure) from failure
                 is_tested = True
+
+    async def exchange(self, method: str, path: str, content: bytes | None, kind: str, most: int) -> bytes:
+        """Return the body of a successful response to one attempt. kind: of the content. most: bytes of the response.
+
+        Raises:
+            Failure: another attempt can succeed.
+        """
+        status, headers, body = await self._send(method, path, content, kind, most or MAX_BYTES)
+        if not 200 <= status < 300:
+            raise self._interpret(status, self._read_error(body), headers)
+        return body
 
     async def close(self) -> None:
         self._hold.close()
@@ -197,7 +208,7 @@ class Transport:
             # transports close in the loop's next round
             await asyncio.sleep(0)
 
-    def _is_over(self, failure: _Failure, *, is_trial: bool) -> bool:
+    def _is_over(self, failure: Failure, *, is_trial: bool) -> bool:
         """Hold the server. Show the first failure of one that has not answered. Return whether the run must stop."""
         failure.log("wait")
         if not (self._hold.answers or self._hold.is_held or failure.denied) and self.policy.server_timeout:
@@ -206,7 +217,7 @@ class Transport:
         is_over = self._hold.fail(failure.cause, failure.after, is_trial=is_trial)
         return is_over or bool(failure.denied and not self._hold.answers)
 
-    def _explain(self, failure: _Failure) -> KgqaError:
+    def _explain(self, failure: Failure) -> KgqaError:
         """Return the error that stops the run."""
         if failure.denied and not self._hold.answers:
             return ConfigError(failure.denied)
@@ -222,28 +233,31 @@ class Transport:
             return read(answer)
         except ValueError as error:
             text = self._show(json.dumps(answer, ensure_ascii=False))
-            raise _Failure(f"{self._show(str(error))}: {text}", "an invalid answer") from error
+            raise Failure(f"{self._show(str(error))}: {text}", "an invalid answer") from error
 
-    async def _send(self, method: str, path: str, content: bytes | None = None) -> tuple[int, Mapping[str, str], bytes]:
+    async def _send(
+        self, method: str, path: str, content: bytes | None = None, kind: str = "", most: int = MAX_BYTES
+    ) -> tuple[int, Mapping[str, str], bytes]:
         """Return status, headers and body of one attempt."""
         import aiohttp
 
         url = self.url.removesuffix("/v1") + path[2:] if path.startswith("..") else self.url + path
         try:
-            async with self._open().request(method, url, data=content, allow_redirects=False) as response:
+            request = {"data": content, "headers": {"Content-Type": kind} if kind else None}
+            async with self._open().request(method, url, allow_redirects=False, **request) as response:
                 body = bytearray()
                 async for chunk in response.content.iter_any():
                     body += chunk
-                    if len(body) > MAX_BYTES:
-                        raise _Failure(f"an answer of more than {MAX_BYTES:,} bytes", "an endless answer")
+                    if len(body) > most:
+                        raise Failure(f"an answer of more than {most:,} bytes", "an endless answer")
                 return response.status, response.headers, bytes(body)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             remedy = f"Start the server, or set {self._group}.base_url."
-            raise _Failure(f"no connection ({_reason(error)}). {remedy}", "no connection", is_own=False) from error
+            raise Failure(f"no connection ({_reason(error)}). {remedy}", "no connection", is_own=False) from error
         except asyncio.TimeoutError as error:
-            raise _Failure(f"no answer within {self.policy.timeout:g} s", "no answer in time") from error
+            raise Failure(f"no answer within {self.policy.timeout:g} s", "no answer in time") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _Failure(f"the connection broke ({type(error).__name__})", "a broken connection") from error
+            raise Failure(f"the connection broke ({type(error).__name__})", "a broken connection") from error
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -270,11 +284,11 @@ class Transport:
         answer = _decode(content)
         text = content.decode(errors="replace")
         if self._key.is_in(text) and status < 300:
-            raise _Failure("an answer that repeats the API key", "an invalid answer")
+            raise Failure("an answer that repeats the API key", "an invalid answer")
         if 200 <= status < 300:
             if answer is None:
                 kind = "a web page" if content.lstrip()[:1] == b"<" else "an answer that is not JSON"
-                raise _Failure(f"{kind}: {self._show(text)!r}", kind)
+                raise Failure(f"{kind}: {self._show(text)!r}", kind)
             if not isinstance(answer, dict) or not answer.get("error"):
                 return answer
             # some proxies put errors into a successful response
@@ -309,13 +323,13 @@ class Transport:
         with suppress(ValueError):  # it can be a date
             after = max(0.0, float(headers.get("retry-after", "")))
         if status in BUSY or meaning == "limited" or (after and status >= 500):
-            return _Failure(reason, cause, after, is_own=False)
+            return Failure(reason, cause, after, is_own=False)
         if status in RETRIED or status >= 500:
-            return _Failure(reason, cause, after)
+            return Failure(reason, cause, after)
         if status == 401 or meaning == "key":
-            return _Failure(reason, cause, is_own=False, denied=self._explain_key(refused))
+            return Failure(reason, cause, is_own=False, denied=self._explain_key(refused))
         if status == 403:
-            return _Failure(reason, cause, denied=f"the server denies access: {refused.message}")
+            return Failure(reason, cause, denied=f"the server denies access: {refused.message}")
         if status == 404:
             return ConfigError(f"{UNKNOWN}: {refused.message}")
         return refused
@@ -326,7 +340,7 @@ class Transport:
             return f"{status} {Refused(status, self._read_error(content)).message}"
         try:
             self._read(status, headers, content)
-        except (_Failure, KgqaError) as error:
+        except (Failure, KgqaError) as error:
             return str(error)
         return ""
 

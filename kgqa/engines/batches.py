@@ -1,0 +1,212 @@
+"""Collect requests in waves for the Batch API of a vendor, which answers within a day for half the price.
+
+A file remembers which requests are in which batch. After a kill the same requests find their batch again, so no request
+is paid twice, and no reply is lost. The vendors keep results for about a month.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from kgqa.engines.weights import Model, Prices
+from kgqa.errors import EngineError
+from kgqa.types import Json
+from kgqa.util.fs import ensure_dir
+from kgqa.util.jsonio import encode_json
+from kgqa.util.waiting import add_wait, remove_wait
+
+# of the price of single calls
+PRICE = 0.5
+# seconds without a new request, after which a wave is complete
+QUIET = 3.0
+# seconds between two looks at a batch
+POLL = 15.0
+# requests of one batch; the vendors accept 50,000 and more
+MOST_REQUESTS = 10_000
+# seconds for which the vendors keep results
+RESULTS_LAST = 28 * 86_400
+
+
+def prices_of(model: Model, *, is_batch: bool) -> Prices | None:
+    """Return the prices of a model, in batches or not."""
+    prices = model.prices
+    if prices is None or not is_batch:
+        return prices
+    return Prices(PRICE * prices.input, PRICE * prices.cached, PRICE * prices.output)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The answer to a request of a batch: a status of HTTP and the content, as without a batch."""
+
+    status: int
+    content: Json
+
+
+class BatchApi(Protocol):
+    """The Batch API of a vendor."""
+
+    async def submit(self, wave: str, requests: Mapping[str, Json]) -> str:
+        """Submit requests by their ids. Return the id of the batch."""
+        ...
+
+    async def find(self, wave: str, ids: frozenset[str], since: float) -> str | None:
+        """Return the id of a batch that was submitted after a time, if kgqa was killed before it could note the id."""
+        ...
+
+    async def fetch(self, batch: str) -> Mapping[str, Outcome] | None:
+        """Return the outcomes of a batch by the ids of requests, or None while it is in progress."""
+        ...
+
+
+@dataclass
+class Wave:
+    """Requests that are or were one batch. batch: "" until the vendor has confirmed it."""
+
+    name: str
+    ids: frozenset[str]
+    since: float
+    batch: str = ""
+
+
+@dataclass
+class BatchNotes:
+    """The file that remembers batches: one line per event. Other processes can append to it, too."""
+
+    file: Path
+
+    def read(self) -> dict[str, Wave]:
+        """Return the wave of each request whose results can still be fetched."""
+        waves, failed = dict[str, Wave](), set[tuple[str, str]]()
+        for line in self._read_lines():
+            name = str(line["wave"])
+            if "ids" in line:
+                waves[name] = Wave(name, frozenset(line["ids"]), float(line["since"]))
+            elif name in waves:
+                waves[name].batch = str(line.get("batch", waves[name].batch))
+                failed |= {(name, failed_id) for failed_id in line.get("failed", ())}
+        recent = [wave for wave in waves.values() if wave.since > time.time() - RESULTS_LAST]
+        return {each: wave for wave in recent for each in wave.ids if (wave.name, each) not in failed}
+
+    def add(self, wave: Wave, **event: Json) -> None:
+        """Append an event of a wave, on the disk before it returns."""
+        ensure_dir(self.file.parent)
+        with self.file.open("ab") as file:
+            file.write(encode_json({"wave": wave.name, **event}) + b"\n")
+
+    def _read_lines(self) -> list[Json]:
+        if not self.file.is_file():
+            return []
+        # a kill can cut the last line
+        lines = self.file.read_bytes().split(b"\n")[:-1]
+        return [json.loads(line) for line in lines if line]
+
+
+@dataclass
+class BatchQueue:
+    """Sends requests in waves, and hands each its outcome. It belongs to one event loop."""
+
+    api: BatchApi
+    notes: BatchNotes
+    _pending: dict[str, Json] = field(default_factory=dict)
+    _futures: dict[str, asyncio.Future[Outcome]] = field(default_factory=dict)
+    _timer: asyncio.TimerHandle | None = None
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _open: dict[str, int] = field(default_factory=dict)
+
+    async def send(self, request: Json, salt: str = "") -> Outcome:
+        """Return the outcome of a request. salt: separates equal requests that need different replies."""
+        name = hashlib.sha256(encode_json([request, salt])).hexdigest()[:48]
+        loop = asyncio.get_running_loop()
+        if name not in self._futures:
+            self._futures[name] = loop.create_future()
+            self._pending[name] = request
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_later(QUIET, self._flush)
+        if len(self._pending) >= MOST_REQUESTS:
+            self._flush()
+        return await asyncio.shield(self._futures[name])
+
+    def close(self) -> None:
+        """Stop waiting. The batches continue at the vendor, and the next run fetches them."""
+        for task in self._tasks:
+            task.cancel()
+        remove_wait(self.describe)
+
+    def describe(self) -> str:
+        """Return why the calls wait."""
+        count = sum(self._open.values())
+        return f"{count:,} calls wait for {', '.join(self._open)}" if count else ""
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        requests, self._pending = self._pending, {}
+        task = asyncio.ensure_future(self._serve(requests))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, requests: dict[str, Json]) -> None:
+        """Fetch what is in batches of earlier runs, and submit the rest as a new one."""
+        try:
+            known = self.notes.read()
+            waves = {known[name].name: known[name] for name in requests if name in known}
+            for wave in waves.values():
+                if not wave.batch:
+                    wave.batch = await self.api.find(wave.name, wave.ids, wave.since) or ""
+            waves = {name: wave for name, wave in waves.items() if wave.batch}
+            old = frozenset(name for name in requests if name in known and known[name].name in waves)
+            new = {name: request for name, request in requests.items() if name not in old}
+            running = [self._wait(wave, wave.ids & old) for wave in waves.values()]
+            if new:
+                running.append(self._submit(new))
+            await asyncio.gather(*running)
+        except Exception as error:  # noqa: BLE001 - each request of the wave fails with it
+            for name in requests:
+                self._settle(name, error)
+
+    async def _submit(self, requests: dict[str, Json]) -> None:
+        now, ids = time.time(), frozenset(requests)
+        name = hashlib.sha256(encode_json([now, *sorted(ids)])).hexdigest()[:32]
+        wave = Wave(name, ids, now)
+        # before the request: a kill after it finds the batch again
+        self.notes.add(wave, ids=sorted(ids), since=now)
+        wave.batch = await self.api.submit(name, requests)
+        await self._wait(wave, ids)
+
+    async def _wait(self, wave: Wave, ids: frozenset[str]) -> None:
+        """Wait for a batch, and hand over the outcomes of these requests."""
+        self.notes.add(wave, batch=wave.batch)
+        label = f"batch {wave.batch}"
+        self._open[label] = len(ids)
+        add_wait(self.describe)
+        try:
+            while (outcomes := await self.api.fetch(wave.batch)) is None:
+                await asyncio.sleep(POLL)
+        finally:
+            self._open.pop(label)
+            remove_wait(self.describe)
+        failed = sorted(name for name in ids if name not in outcomes or outcomes[name].status >= 400)
+        if failed:
+            # the next run submits them again
+            self.notes.add(wave, failed=failed)
+        for name in ids:
+            missing = EngineError(f"{label} ended without an answer to this call. Run the command again")
+            self._settle(name, outcomes.get(name, missing))
+
+    def _settle(self, name: str, outcome: Outcome | Exception) -> None:
+        future = self._futures.pop(name, None)
+        if future is None or future.done():
+            return
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)

@@ -1,0 +1,174 @@
+"""engine.batch=true: waves of calls through a Batch API, paid once and for half the price."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+import kgqa
+from kgqa.engines import batches
+from kgqa.errors import ConfigError, EngineError
+from kgqa.runtime.display import QUIET
+from kgqa.types import Completion
+from tests.batch_server import BatchServer, serve_batches
+from tests.engines.asking import ask, texts, write
+from tests.engines.openai_calls import engine
+
+CALLS = [write(f"question {number}") for number in range(5)]
+REPLIES = [f"re: question {number}" for number in range(5)]
+Server = tuple[str, BatchServer]
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(batches, "QUIET", 0.05)
+    monkeypatch.setattr(batches, "POLL", 0.02)
+    monkeypatch.setenv("KGQA_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serve_batches() as (address, state):
+        yield address, state
+
+
+def ask_in_batches(address: str, calls: list[Any] = CALLS) -> list[Any]:
+    opened = engine(base_url=address, batch=True)
+    try:
+        return ask(opened, calls)
+    finally:
+        opened.close()
+
+
+def drop_after_submit(server: Server) -> None:
+    """Submit a batch, and stop before its results are there."""
+    address, state = server
+    opened = engine(base_url=address, batch=True)
+    for call in CALLS:
+        opened.submit(call, SimpleQueue[Any]().put)
+    assert state.submitted.wait(30)
+    opened.close()
+
+
+def notes(tmp_path: Path) -> Path:
+    (file,) = (tmp_path / "home" / "batches").iterdir()
+    return file
+
+
+def test_wave_is_one_batch(server: Server) -> None:
+    address, state = server
+    state.is_open.set()
+    assert texts(ask_in_batches(address)) == REPLIES
+    assert (len(state.batches), state.direct) == (1, 0)
+
+
+def test_dropped_run_finds_its_batch(server: Server) -> None:
+    drop_after_submit(server)
+    address, state = server
+    state.is_open.set()
+    assert texts(ask_in_batches(address)) == REPLIES
+    assert set(state.paid.values()) == {1}
+
+
+def test_batch_without_a_noted_id_is_found(server: Server, tmp_path: Path) -> None:
+    """As after a kill between the server's acceptance and the note."""
+    drop_after_submit(server)
+    address, state = server
+    first, *_ = notes(tmp_path).read_bytes().splitlines(keepends=True)
+    # a kill can also cut the line
+    notes(tmp_path).write_bytes(first + b'{"wave": "')
+    state.is_open.set()
+    assert texts(ask_in_batches(address)) == REPLIES
+    assert set(state.paid.values()) == {1}
+
+
+def test_wave_that_never_arrived_is_sent(server: Server, tmp_path: Path) -> None:
+    drop_after_submit(server)
+    address, state = server
+    first, *_ = notes(tmp_path).read_bytes().splitlines(keepends=True)
+    notes(tmp_path).write_bytes(first)
+    state.batches.clear()
+    state.is_open.set()
+    assert texts(ask_in_batches(address)) == REPLIES
+
+
+def test_only_new_calls_are_in_the_next_batch(server: Server) -> None:
+    drop_after_submit(server)
+    address, state = server
+    state.is_open.set()
+    more = write("question 5")
+    assert texts(ask_in_batches(address, [*CALLS, more])) == [*REPLIES, "re: question 5"]
+    assert (len(state.batches), set(state.paid.values())) == (2, {1})
+
+
+def test_failed_request_is_sent_again(server: Server) -> None:
+    address, state = server
+    state.is_open.set()
+    state.faults = [500]
+    replies = ask_in_batches(address)
+    (failed,) = (number for number, reply in enumerate(replies) if isinstance(reply, EngineError))
+    assert texts(ask_in_batches(address)) == REPLIES
+    assert sorted(state.paid.values()) == [1, 1, 1, 1, 2]
+    assert isinstance(replies[failed - 1], Completion)
+
+
+def test_rejected_key_is_left_out_of_the_next_batch(server: Server) -> None:
+    address, state = server
+    state.is_open.set()
+    state.faults = [400]
+    (reply,) = ask_in_batches(address, [write("question 0", schema='{"type": "object", "properties": {}}')])
+    assert isinstance(reply, Completion), reply
+    assert (reply.text, reply.flags) == ("re: question 0", ("unconstrained",))
+    assert len(state.batches) == 2
+
+
+def test_local_servers_have_no_batches() -> None:
+    with pytest.raises(ConfigError, match="no Batch API"):
+        engine(base_url="http://127.0.0.1:1/v1", server="vllm", batch=True)
+
+
+KEYS = ("method=no_context", "dataset=demo", "limit=3", "model=gpt_4o_mini", "engine=openai")
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_cost_is_half_the_price(server: Server) -> None:
+    address, state = server
+    state.is_open.set()
+    run = kgqa.run(*KEYS, f"engine.base_url={address}", "engine.batch=true", display=QUIET)
+    cost = run.metrics.cost
+    # 1,000 prompt tokens at 0.15 USD and 500 at 0.60 USD per million, three times
+    full = 3 * (1000 * 0.15 + 500 * 0.6) / 1e6
+    assert cost.paid.usd == pytest.approx(full / 2)
+    assert cost.method.usd == pytest.approx(full / 2)
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_killed_run_pays_nothing_twice(server: Server) -> None:
+    address, state = server
+    keys = [*KEYS, f"engine.base_url={address}", "engine.batch=true"]
+    command = [sys.executable, "-m", "kgqa", "run", *keys]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ})
+    try:
+        assert state.submitted.wait(120)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    state.is_open.set()
+    run = kgqa.run(*keys, display=QUIET)
+    assert all(row["error"] is None for row in run.predictions)
+    assert list(state.paid.values()) == [1, 1, 1]
+    assert run.metrics.cost.paid.calls == 3
