@@ -177,13 +177,13 @@ def test_real_questions_have_all_gold_documents(
     assert [question.id for question in questions] == [question.id for question in source]
     assert [q.id for q in questions if not q.support] == []
     assert [q.id for q in questions if not q.support <= {passage.id for passage in q.passages}] == []
-    lost = [
+    missing = [
         (after.id, sentence)
         for before, after in zip(source, questions, strict=True)
         for _, sentence in before.facts
         if not gold_words(after).issuperset(re.findall(r"\w+", sentence))
     ]
-    assert lost == []
+    assert missing == []
     assert (len(questions), sum(len(q.passages) for q in questions), sum(len(q.support) for q in questions)) == counts
 
 

@@ -96,11 +96,11 @@ NO_REPLIES = {
 
 @pytest.mark.parametrize("reply", NO_REPLIES.values(), ids=NO_REPLIES)
 def test_reply_of_another_type_fails_its_call(reply: object, cache: CallCache) -> None:
-    done = Done()
-    calls = InFlightCalls(done, cache, {"class": "Mine"})
+    queue = Done()
+    calls = InFlightCalls(queue, cache, {"class": "Mine"})
     requests = [Request((number,), number, ask(f"question {number}"), time.monotonic()) for number in range(2)]
     calls.finish(list(zip(calls.begin(requests), (reply, Completion("Rome")), strict=True)), time.monotonic())
-    wrong, right = (next_reply(done).value for _ in requests)
+    wrong, right = (next_reply(queue).value for _ in requests)
     assert isinstance(wrong, EngineError)
     assert "mine returned a value that is no reply" in str(wrong)
     assert (right.text, len(cache)) == ("Rome", 1)
