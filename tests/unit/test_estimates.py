@@ -14,7 +14,7 @@ from kgqa.cache.store import CallCache, Origin, StoredUsage
 from kgqa.engines.weights import Prices
 from kgqa.errors import EngineError
 from kgqa.experiment.dry_run import PlannedCalls
-from kgqa.experiment.estimates import Estimated, Estimator, Range, RoleHistory, read_history
+from kgqa.experiment.estimates import Estimated, Estimator, Range, RoleHistory, format_range, read_history
 from kgqa.runtime.costs import Ledger, PriceOf, Tally
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Completion, Usage
@@ -26,6 +26,15 @@ MODEL = Origin("engine", "model")
 
 def call(number: int, seconds: float, prompt: int = 100, output: int = 10, *, cached: int = 0) -> StoredUsage:
     return StoredUsage(prompt, cached, output, seconds, number, generated=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(Range(660, 660), "about 660"), (Range(659.6, 660.4), "about 660"), (Range(600, 660), "600 to 660")],
+    ids=["equal", "equal in print", "range"],
+)
+def test_range_has_two_ends_if_they_differ(value: Range, text: str) -> None:
+    assert format_range(value, "{:,.0f}") == text
 
 
 def plan(calls: int, programs: int, *, prompt: int = 100, output: int = 50) -> PlannedCalls:

@@ -145,6 +145,14 @@ def test_invalid_stored_reply_is_requested_again(cache: CallCache, value: str) -
     calls.stop()
 
 
+def test_reply_of_another_kind_leaves_the_cache(cache: CallCache) -> None:
+    call = Search("query", 1)
+    cache.put([(cache_key({}, call), {"text": "a completion"})])
+    assert find_reply(cache, cache_key({}, call), call) is None
+    assert len(cache) == 0
+    assert cache.damaged == 1
+
+
 PASSAGE = Passage.of("Title", "The text.")
 
 

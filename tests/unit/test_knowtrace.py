@@ -93,6 +93,11 @@ def test_knowledge_grows_hop_by_hop_until_enough() -> None:
     assert answer.context_tokens == len(f"{AUTHOR}\n{SCHOOL}".split())
 
 
+def test_unreadable_explorations_are_filtered_tokens() -> None:
+    answer = World(["no such form", " Holm wrote it.", " Gorm College"]).answer()
+    assert answer.figures["filtered_tokens"] == len(["no", "such", "form"])
+
+
 def test_memory_is_paths_or_a_rewritten_text() -> None:
     world = two_hops()
     world.answer(memory="paths")

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.metrics import Estimate
-from kgqa.artifacts.predictions import question_ids
+from kgqa.artifacts.predictions import Prediction, question_ids
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import TracedCall, read_trace
 from kgqa.cli.main import main
@@ -29,7 +29,7 @@ from kgqa.errors import DataError
 from kgqa.experiment.compare import compare_answers
 from kgqa.extras.exports.every_eval_ever import _record
 from kgqa.extras.viewer.table import columns_of, read_rows
-from kgqa.report import explorer
+from kgqa.report import explorer, run_report
 from kgqa.report.explorer import REFERENCE, abridge_call, pack, run_page
 from kgqa.report.exports import write_export, write_report
 from kgqa.report.page import mark_text, notebook_html
@@ -169,6 +169,22 @@ def test_page_has_traces_and_needs_no_network(run: FinishedRun, folder: Path, pa
     assert "default-src 'none'" in page
 
 
+def test_spans_of_a_choice_have_the_likeliest_option(folder: Path, tmp_path: Path) -> None:
+    choices = [call for traced in read_trace(folder) for call in traced.calls if call.kind == "choose"]
+    answers = [call.request["options"][call.reply["logprobs"].index(max(call.reply["logprobs"]))] for call in choices]
+    file = write_export(folder, tmp_path / "spans", "otlp")[0]
+    spans = [
+        {each["key"]: each["value"] for each in span["attributes"]}
+        for line in file.read_text("utf-8").splitlines()
+        for resource in json.loads(line)["resourceSpans"]
+        for scope in resource["scopeSpans"]
+        for span in scope["spans"]
+        if span["name"] == "choose trace/select"
+    ]
+    # spans are in the order of predictions, the trace is in the order in which questions finished
+    assert sorted(span["output.value"]["stringValue"] for span in spans) == sorted(answers)
+
+
 def test_page_has_each_text_once() -> None:
     value = [float("-inf"), 1.5, ("a pair", "half a character: \ud800"), "é", {"texts": ["forty " * 9], "n": 0.123456}]
     before = deepcopy(value)
@@ -229,6 +245,24 @@ def test_notices_report_failures_and_no_model(run: FinishedRun) -> None:
     _, learned, why = notices(failed)
     assert learned.startswith("**kg.model was trained on 3 of 5 questions.**")
     assert "2 of 5 questions failed** and count as wrong, more than max_failure_rate=0.05 allows" in why
+
+
+@pytest.mark.parametrize(
+    ("errors", "end"),
+    [
+        pytest.param(["a", "b", "c"], "1 × c", id="all"),
+        pytest.param(["a", "b", "c", "d", "d", "e"], "; 2 other reasons", id="most frequent"),
+    ],
+)
+def test_notice_has_the_most_frequent_reasons(
+    errors: list[str], end: str, run: FinishedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictions = [Prediction(f"q{place}", None, error=error) for place, error in enumerate(errors)]
+    monkeypatch.setattr(run_report, "run_predictions", lambda _: predictions)
+    failed = replace(run, metrics=run.metrics.replace(failed=len(errors)))
+    text = notices(failed)[-1]
+    assert text.endswith(end), text
+    assert ("2 × d" in text) == ("d" in errors)
 
 
 def test_trace_without_a_question_is_rejected(folder: Path, tmp_path: Path) -> None:

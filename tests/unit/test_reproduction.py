@@ -190,6 +190,9 @@ def of(number: float, questions: int | None = 7405, spread: float | None = None)
         # the interval excludes 0 and reaches beyond 3 points
         pytest.param(of(52.5), Ours(50, 49, 51, 7405), "differs", id="excludes 0 and exceeds 3 points"),
         pytest.param(of(60.0), Ours(50, 49, 51, 7405), "differs", id="10 points apart"),
+        # the interval ends at 2.9 and at 3.5 points
+        pytest.param(of(48.6), Ours(50, 49, 51, 7405), "agrees", id="just within 3 points"),
+        pytest.param(of(48.0), Ours(50, 49, 51, 7405), "differs", id="just beyond 3 points"),
         # equal means, but an interval of 15 points
         pytest.param(of(50.0), Ours(50, 35, 65, 40), "cannot tell", id="interval of 15 points"),
         pytest.param(of(50.0, 40), Ours(50, 49, 51, 7405), "cannot tell", id="40 questions of the paper"),
@@ -199,6 +202,7 @@ def of(number: float, questions: int | None = 7405, spread: float | None = None)
         # its runs differ by 4 points
         pytest.param(of(56.0, 7405, 4.0), Ours(50, 49, 51, 7405), "cannot tell", id="runs of the paper differ"),
         pytest.param(of(50.0), Ours(50, 50, 50, 29), "cannot tell", id="29 questions"),
+        pytest.param(of(50.0), Ours(50, 50, 50, 30), "agrees", id="30 questions"),
         # no answer of 40 is right
         pytest.param(of(10.0), Ours(0, 0, 8.76, 40), "differs", id="no answer of 40 is right"),
         pytest.param(of(5.0), Ours(0, 0, 8.76, 40), "cannot tell", id="5 points of 40 questions"),
@@ -225,6 +229,9 @@ def test_seconds_are_not_compared(mean: float) -> None:
     [
         pytest.param(Ours(103, 101, 105, 500), "agrees", id="within 10 %"),
         pytest.param(Ours(120, 118, 122, 500), "differs", id="20 % apart"),
+        # the interval ends at 9.8 and at 10.4 %
+        pytest.param(Ours(108.4, 107.4, 109.4, 500), "agrees", id="just within 10 %"),
+        pytest.param(Ours(109, 108, 110, 500), "differs", id="just beyond 10 %"),
         pytest.param(Ours(103, 60, 140, 500), "cannot tell", id="wide interval"),
         pytest.param(Ours(103, None, None, 500), "cannot tell", id="no interval"),
         # a count that is equal

@@ -131,6 +131,20 @@ def test_chain_score_sums_log_probabilities() -> None:
     assert scores == pytest.approx([0.26, 0.175, 0.156, 0.13])
 
 
+def test_reader_gets_the_best_chains_of_the_beam() -> None:
+    select = weights(at0={WROTE: 0.6, HOME: 0.3, YEAR: 0.1}, at1={STOP: 1.0})
+    answer = World(select).answer(beam=3, chains=2)
+    assert chains_of(answer) == [([WROTE], True), ([HOME], True)]
+
+
+@pytest.mark.parametrize("candidates", [1, 2, 3])
+def test_selector_gets_the_best_candidates(candidates: int) -> None:
+    world = World(even)
+    world.answer(candidates=candidates, max_length=1)
+    [call] = world.of(Choose)
+    assert read_selection(call)[1] == [STOP, *[WROTE, HOME, YEAR][:candidates]]
+
+
 def test_ranker_query_has_question_and_chain() -> None:
     paper, released = World(follow_the_book), World(follow_the_book)
     paper.answer()
