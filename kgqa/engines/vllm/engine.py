@@ -7,7 +7,6 @@ here.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
@@ -180,7 +179,7 @@ class Vllm(LocalEngine):
             # the bounded form, which cannot fill a reply with blanks
             settings.pop("response_format", None)
             flags += ("unconstrained",) if schema is None else ()
-            more |= {} if schema is None else {"structured_outputs": {"json": json.loads(schema)}}
+            more |= {} if schema is None else {"structured_outputs": {"json": schema}}
         ends = {"stop_token_ids": list(self._tokens.end_tokens)}
         response = await connection.complete(COMPLETIONS, {"prompt": prompt, **settings, **ends, **more})
         response.add_flags(*flags)
