@@ -9,6 +9,8 @@ from kgqa.artifacts.sweep import Cell
 from kgqa.cli.terminal import Cells, Terminal
 from kgqa.experiment.dry_run import Plan
 from kgqa.experiment.estimates import Estimated, estimate_plan, format_range, format_time
+from kgqa.experiment.gpu_plan import GpuPlan
+from kgqa.experiment.placement import GB
 from kgqa.sweeps.cells import FINISHED, estimate_cells, experiment_of
 from kgqa.util.text import pluralize
 
@@ -42,6 +44,17 @@ def show_plan(
     terminal.table(("role", "calls", "in the cache", "prompt tokens", "generated tokens"), rows, title=title)
     estimate = estimate_plan(plan, method)
     terminal.lines([*estimate.lines(), f"{estimate.calls:,} model calls, {estimate.new_calls:,} of them new"])
+    for name, work in plan.rankers.items():
+        terminal.line(f"{name}: {work.rankings:,} rankings of {len(work.texts):,} distinct texts, each encoded once")
+
+
+def show_gpus(plan: GpuPlan, terminal: Terminal) -> None:
+    """Show which model is on which GPUs, stage by stage. Nothing without GPUs."""
+    if plan.placement is None:
+        return
+    size = f"{pluralize(plan.placement.gpus, 'GPU')} of {plan.placement.memory / GB:.0f} GB"
+    terminal.table(("stage", "component", "GPUs", "memory"), plan.placement.rows(), title=f"planned on {size}")
+    terminal.lines(plan.lines())
 
 
 def show_estimates(cells: Sequence[Cell], terminal: Terminal) -> int:

@@ -41,10 +41,11 @@ def run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool 
     experiment = compose_experiment(overrides)
     with Session(experiment) as session:
         if experiment.settings.dry_run:
-            from kgqa.cli.dry_run import show_plan
+            from kgqa.cli.dry_run import show_gpus, show_plan
             from kgqa.experiment.check import check
             from kgqa.experiment.dry_run import Shared, plan_calls
 
+            show_gpus(experiment.gpu_plan, terminal)
             check(session)
             plan, method = plan_calls(session, Shared()), experiment.choices["method"]
             show_plan(plan, len(experiment.data.questions), terminal, method, with_prompts=with_prompts)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from kgqa.config.keys import Key, to_plain
 from kgqa.types import Json
 from kgqa.util.settings import NotIdentity, Setting, Source, declared_fields
-from kgqa.util.validators import Count, Share, Validator
+from kgqa.util.validators import Count, Positive, Share, Validator
 
 SCOPE = NotIdentity("the same answers to fewer or more questions")
 PLACE = NotIdentity("where the files are", reported=False)
@@ -73,6 +73,19 @@ class RunSettings:
         Setting("Estimate calls, tokens, time and cost, without calling a model."),
         NotIdentity("a dry run writes no files", reported=False),
     ] = False
+    gpus: Annotated[
+        Count | tuple[int | str, ...] | None,
+        Setting(
+            "GPUs to plan with: a number, or a list as in CUDA_VISIBLE_DEVICES, e.g. [0,1]. null: all visible ones. "
+            "dry_run=true prints the plan, on any machine."
+        ),
+        NotIdentity("where it runs", reported=False),
+    ] = None
+    gpu_memory: Annotated[
+        Positive | None,
+        Setting("GB of each GPU, for the plan. null: as nvidia-smi lists it, otherwise 80."),
+        NotIdentity("where it runs", reported=False),
+    ] = None
     max_calls: Annotated[
         Count,
         Setting("Maximum number of calls for one question. A question with more fails."),

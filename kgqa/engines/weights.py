@@ -78,6 +78,9 @@ class About:
         Positive | None, Setting("Parameters in billions. null: not published, or the file shows its size.")
     ] = None
     bits: Annotated[Positive | None, Setting("Bits per parameter, as the weights are published.")] = None
+    layers: Annotated[Count | None, Setting("Layers. With heads and their size: bytes of keys and values.")] = None
+    kv_heads: Annotated[Count | None, Setting("Heads of keys and values per layer.")] = None
+    head_size: Annotated[Count | None, Setting("Numbers per head.")] = None
     engines: Annotated[
         tuple[str, ...], Setting("Engines that can run it, the likeliest first. Empty: any that reads its files.")
     ] = ()

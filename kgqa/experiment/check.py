@@ -5,7 +5,7 @@ A run over questions that one of its models was trained on is wrong, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from kgqa.artifacts.examples import TrainedWith, id_hash, text_hash, training_of
@@ -56,14 +56,20 @@ def check(session: Session) -> None:
         session.retriever  # noqa: B018 - builds it
     if "graph" in needed:
         session.linker  # noqa: B018 - builds it
-    for group in RANKERS:
-        if group in needed:
-            # needs the packages and the model
-            identity_of(session.ranker(group))
+    _check_rankers(session, needed)
     experiment.data.questions  # noqa: B018 - reads and checks the file
     if (check_questions := getattr(experiment.method, "check", None)) is not None:
         for warning in check_questions(experiment.data.whole.questions()):
             session.say_once(f"warning: {warning}")
+
+
+def _check_rankers(session: Session, needed: Collection[str]) -> None:
+    """Build the rankers. Raise ConfigError if packages or weights are missing, which a plan does not need."""
+    for group in RANKERS:
+        if group in needed:
+            ranker = session.ranker(group)
+            if not session.experiment.settings.dry_run:
+                identity_of(ranker)
 
 
 def refuse_perturbed_search(experiment: Experiment) -> None:

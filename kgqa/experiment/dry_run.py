@@ -72,7 +72,22 @@ class PlannedCalls:
     first: dict[str, ModelCall] = field(default_factory=dict)  # by template
 
 
-Plan = dict[str, PlannedCalls]  # by role
+@dataclass
+class PlannedRankings:
+    """The work of one ranker. An encoder computes the vector of each distinct text once."""
+
+    rankings: int = 0
+    texts: set[int] = field(default_factory=set)
+
+
+class Plan(dict[str, PlannedCalls]):
+    """The model calls by role, and the work of rankers by their group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rankers: dict[str, PlannedRankings] = {}
+
+
 # cache keys of calls, folders of indexes, and passages with their extractor, of earlier cells: each is new once
 Shared = set[str]
 
@@ -129,7 +144,7 @@ class Planner(Service):
     index: PoolIndex | None = None
 
     def __init__(self, session: Session, shared: Shared) -> None:
-        self.plan: Plan = {}
+        self.plan = Plan()
         self._session, self._shared, self._engines = session, shared, session.engines
         self._done: Done = Done()
         self._triples: dict[str, tuple[Triple, ...]] = {}  # by passage
@@ -154,7 +169,10 @@ class Planner(Service):
 
     def imagine_index(self) -> bool:
         """Count the calls that build the index, unless an earlier cell builds it. Return False if it is built."""
-        folder, retriever = index_folder(self._session), self._session.retriever
+        retriever = self._session.retriever
+        if not is_installed(retriever):
+            return True
+        folder = index_folder(self._session)
         if folder.finished():
             return False
         if isinstance(retriever, ExpandingRetriever) and retriever.writer:
@@ -215,6 +233,8 @@ class Planner(Service):
         if isinstance(call, CountTokens) and (engine := self._engines(call.role)).estimates_tokens:
             return engine.count_tokens(call.text), False
         key = cache_key(self._identity(call), call)
+        if isinstance(call, Rank):
+            self._count_ranking(call)
         if (reply := find_reply(self._session.cache, key, call)) is not None:
             return reply, True
         certain = self._certain and program not in self._imagined
@@ -235,7 +255,8 @@ class Planner(Service):
         if isinstance(call, Generate | Choose | CountTokens):
             return identity_of(self._engines(call.role))
         if isinstance(call, Rank):
-            return identity_of(self._session.ranker(call.scorer))
+            ranker = self._session.ranker(call.scorer)
+            return identity_of(ranker) if is_installed(ranker) else {}
         return identity_of(self.index) if self.index is not None else {}
 
     def _imagine(self, call: Call[Any], program: int) -> object:
@@ -274,6 +295,11 @@ class Planner(Service):
             Triple(passage.title, f"relation {n}", passage.text[:40], passage.id) for n in numbers
         )
 
+    def _count_ranking(self, call: Rank) -> None:
+        planned = self.plan.rankers.setdefault(call.scorer, PlannedRankings())
+        planned.rankings += 1
+        planned.texts.update(map(hash, (call.query, *call.texts)))
+
     def _count(self, request: Request, record: CallRecord) -> None:
         call: ModelCall = request.call
         if call.role not in self.plan:
@@ -291,6 +317,15 @@ class Planner(Service):
         if not record.cached:
             role.new.add(record)
             role.new_programs.add((self._phase, request.ticket if self._all_calls else request.order[0]))
+
+
+def is_installed(part: object) -> bool:
+    """Return whether the packages and weights of a retriever or ranker are on this machine. A plan needs neither."""
+    try:
+        identity_of(part)
+    except ConfigError:
+        return False
+    return True
 
 
 def _tokens(call: ModelCall) -> int:

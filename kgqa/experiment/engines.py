@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
 from kgqa.artifacts.adapter import Adapter
 from kgqa.artifacts.run import AS_READER
 from kgqa.cache.store import CallCache, Origin
+from kgqa.calls import ModelCall
 from kgqa.config import building as parts
 from kgqa.config.files import Config, Node
 from kgqa.config.overrides import parse_role
 from kgqa.config.role_keys import ROLE_ENGINES
 from kgqa.engines.batches import prices_of
+from kgqa.engines.openai.responses import estimate_tokens
 from kgqa.engines.weights import Model, Prices
 from kgqa.errors import ConfigError, EngineDied, MissingWeights
 from kgqa.identity.component import identity_of
@@ -21,7 +24,7 @@ from kgqa.judge import ROLE as JUDGE
 from kgqa.protocols import Adaptable, Engine, NeedsKey, ReachesServer
 from kgqa.types import Json
 from kgqa.util.optional_deps import check_libraries
-from kgqa.util.settings import name_of
+from kgqa.util.settings import CLASS, name_of
 
 if TYPE_CHECKING:
     from kgqa.judge.judges import AnyJudge
@@ -60,35 +63,77 @@ class Pool:
     def discard(self, engines: Iterable[Engine]) -> None:
         """Close engines and forget them, so that the next user gets fresh ones. An adapter goes with its base."""
         for engine in engines:
-            base = engine.base if isinstance(engine, Adaptable) else engine
+            base = _base(engine)
             self._built = {key: loaded for key, loaded in self._built.items() if loaded is not base}
             engine.close()
+
+    def make_room(self, engine: Engine) -> None:
+        """Close the engines on the GPUs of another one, which was planned for another stage."""
+        base, devices = _base(engine), _find_devices(engine)
+        others = [each for each in self._built.values() if isinstance(each, Engine) and each is not base]
+        self.discard([other for other in others if devices & _find_devices(other)])
 
     def close(self) -> None:
         self.discard([engine for engine in self._built.values() if isinstance(engine, Engine)])
         self._built.clear()
 
 
+@dataclass(frozen=True, eq=False)
+class PlannedEngine:
+    """An engine without its weights, for a dry run. No reply of it can be in the cache."""
+
+    engine: Any
+
+    estimates_tokens: ClassVar[bool] = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
+
+    @property
+    def recorded_identity(self) -> dict[str, Json]:
+        return {CLASS: type(self.engine).__name__, "weights": "not on this machine"}
+
+    def count_tokens(self, text: str) -> int:
+        return estimate_tokens(text)
+
+    def render(self, call: ModelCall) -> str:
+        """Return the messages: the template is with the weights."""
+        return "\n\n".join(f"[{message.role}]\n{message.content}" for message in call.prompt.messages)
+
+
+def has_weights(engine: Engine) -> bool:
+    try:
+        identity_of(engine)
+    except MissingWeights:
+        return False
+    return True
+
+
 class Engines:
     """The engines of some roles. Each is built at its first use, and loads its weights at its first call.
 
-    `nodes`: empty for a method without model calls, for which weights can be missing.
+    `nodes`: empty for a method without model calls, for which weights can be missing. `plans`: calls are only planned,
+    so all weights can be missing.
     """
 
-    def __init__(self, nodes: RoleNodes, pool: Pool) -> None:
-        self._nodes, self._pool = nodes, pool
+    def __init__(self, nodes: RoleNodes, pool: Pool, *, plans: bool = False) -> None:
+        self._nodes, self._pool, self._plans = nodes, pool, plans
         self._models: dict[str, Model] = {}
 
     def __call__(self, role: str) -> Engine:
         """Return the engine of a role."""
         binding = self._binding(role)
         nodes = [binding.model, binding.engine]
-        engine = self._pool.shared(nodes, lambda: parts.engine(binding.engine, binding.model))
+        engine = self._pool.shared(nodes, lambda: self._build(binding))
         # it must know all adapters before its first call
         for other in self._nodes.values():
             if [other.model, other.engine] == nodes:
                 _adapt(engine, other)
         return _adapt(engine, binding)
+
+    def _build(self, binding: RoleBinding) -> Engine:
+        engine = parts.engine(binding.engine, binding.model)
+        return cast(Engine, PlannedEngine(engine)) if self._plans and not has_weights(engine) else engine
 
     def streaming(self) -> bool:
         return any(self(role).streaming for role in self._nodes)
@@ -129,6 +174,10 @@ class Engines:
     def discard(self, engines: Iterable[Engine]) -> None:
         """Close these engines. The next user gets fresh ones."""
         self._pool.discard(engines)
+
+    def make_room(self, engine: Engine) -> None:
+        """Close the engines of other stages on the GPUs of this one."""
+        self._pool.make_room(engine)
 
     def model(self, role: str) -> Model:
         if role not in self._models:
@@ -188,3 +237,13 @@ def _adapt(engine: Engine, binding: RoleBinding) -> Engine:
         return engine.with_adapter(binding.adapter)
     except ConfigError as error:
         raise ConfigError(f"{binding.key}: {error}") from error
+
+
+def _base(engine: Engine) -> Engine:
+    """Return the engine without an adapter."""
+    return engine.base if isinstance(engine, Adaptable) else engine
+
+
+def _find_devices(engine: Engine) -> frozenset[int | str]:
+    """Return the GPUs that were planned for an engine."""
+    return frozenset(getattr(_base(engine), "devices", None) or ())

@@ -9,7 +9,7 @@ Time: each cached call has its tokens and its seconds, which give the speed of i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,7 +18,7 @@ from math import sqrt
 from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.cache.store import CallCache, StoredUsage
 from kgqa.errors import DataError
-from kgqa.experiment.dry_run import Plan, PlannedCalls
+from kgqa.experiment.dry_run import PlannedCalls
 from kgqa.util.places import call_cache, outputs
 from kgqa.util.text import duration, pluralize
 
@@ -133,7 +133,7 @@ def read_history(method: str) -> dict[tuple[str, str], RoleHistory]:
     return {key: estimates for key, estimates in history.items() if estimates.questions and estimates.calls}
 
 
-def estimate_plan(plan: Plan, method: str = "") -> Estimated:
+def estimate_plan(plan: Mapping[str, PlannedCalls], method: str = "") -> Estimated:
     """Estimate a plan from the call cache of this folder."""
     with closing(CallCache(call_cache())) as cache:
         return Estimator(cache).estimate(plan, method)
@@ -146,7 +146,7 @@ class Estimator:
         self._usages = lru_cache(lambda origin: cache.usages(origin, MEASURED))
         self._histories = lru_cache(lambda method: read_history(method) if method else {})
 
-    def estimate(self, plan: Plan, method: str) -> Estimated:
+    def estimate(self, plan: Mapping[str, PlannedCalls], method: str) -> Estimated:
         """Estimate the planned calls of a method; "": of something else, such as an index."""
         runs = self._histories(method)
         estimates = []

@@ -10,7 +10,8 @@ from kgqa.config import building as parts
 from kgqa.config.files import Config, groups
 from kgqa.config.run_keys import RunSettings
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.engines import ModelChooser, RoleNodes, role_nodes
+from kgqa.experiment.engines import ModelChooser, RoleNodes, judge_nodes, role_nodes
+from kgqa.experiment.gpu_plan import GpuPlan, find_devices, plan_gpus
 from kgqa.experiment.selection import QuestionSelection
 from kgqa.judge import ROLE
 from kgqa.protocols import Method, Retriever
@@ -85,9 +86,27 @@ class Experiment:
         return bool(self.method.uses & {"model", "triples"})
 
     @cached_property
+    def gpu_plan(self) -> GpuPlan:
+        """Return the models of all roles, with their GPUs if there are any."""
+        roles = role_nodes(self.config, self.choose) if self.asks_models else {}
+        if find_devices(self.settings) is None:
+            return GpuPlan(roles, {})
+        judges = judge_nodes(self.config, self.judge, self.choose) if self.judge else {}
+        groups = [*(["retriever"] if self.searches else []), *(group for group in RANKERS if group in self.method.uses)]
+        nodes = [node for group in groups if (node := self.config.get(group))]
+        return plan_gpus(self.settings, roles, judges, nodes, str(self.config["dataset"].get("corpus") or ""))
+
+    @property
     def role_nodes(self) -> RoleNodes:
         """Return the models of the method's roles, none if it calls no model."""
-        return role_nodes(self.config, self.choose) if self.asks_models else {}
+        return self.gpu_plan.roles
+
+    @cached_property
+    def judge_nodes(self) -> RoleNodes:
+        """Return the models of the judge's roles, none without a judge."""
+        if self.gpu_plan.judges or not self.judge:
+            return self.gpu_plan.judges
+        return judge_nodes(self.config, self.judge, self.choose)
 
     @property
     def searches(self) -> bool:
@@ -108,7 +127,9 @@ class Experiment:
         """Return a group's node. Raises ConfigError if there is none."""
         if (node := self.config.get(group)) is None:
             raise ConfigError(f"{group}=null: method={self.name('method')} needs one. {nearest('', groups()[group])}")
-        return dict(node)
+        # without models there is no plan, and it would need the retriever
+        is_placed = self._calls_models and group in ("retriever", *RANKERS)
+        return self.gpu_plan.place_search(node) if is_placed else dict(node)
 
     @cached_property
     def triples(self) -> Extractor | ImportedTriples:

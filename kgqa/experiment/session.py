@@ -32,7 +32,7 @@ from kgqa.calls import (
 )
 from kgqa.config import building as parts
 from kgqa.errors import ConfigError, EngineDied
-from kgqa.experiment.engines import Engines, Pool, RoleNodes, judge_nodes
+from kgqa.experiment.engines import Engines, Pool, RoleNodes
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.identity import find_run_folder, identify
 from kgqa.identity.component import identity_of
@@ -126,12 +126,11 @@ class Session(ExitStack):
     @cached_property
     def judge_engines(self) -> Engines:
         """Return the engines of the judge's roles, none without a judge."""
-        judge = self.experiment.judge
-        return self.engines_of(judge_nodes(self.experiment.config, judge, self.experiment.choose) if judge else {})
+        return self.engines_of(self.experiment.judge_nodes)
 
     def engines_of(self, nodes: RoleNodes) -> Engines:
         """Return engines for other roles, held by the same pool."""
-        return Engines(nodes, self._pool)
+        return Engines(nodes, self._pool, plans=self.experiment.settings.dry_run)
 
     def ranker(self, group: str) -> Ranker:
         """Return the chosen one of a group (ranker, demonstrations_ranker, reranker), or tfidf, which has no group."""
@@ -324,6 +323,7 @@ class Runner:
 
     def _start_model(self, engine: Engine) -> Service:
         replies, cache = self._done, self._cache
+        self.engines.make_room(engine)
         service: Streams | Waves
         if engine.streaming:
             service = Streams(replies, cache, cast(StreamingEngine, engine), self._ending)

@@ -52,6 +52,9 @@ class SentenceTransformer(Encoder):
     dtype: Annotated[
         Literal["float32", "bfloat16", "float16"], Setting("Number type: float32 | float16 | bfloat16.")
     ] = "float32"
+    dimensions: Annotated[
+        Count | None, Setting("Numbers per vector, to plan GPUs without the weights. null: unknown."), HASHED_WEIGHTS
+    ] = None
 
     @classmethod
     def of(cls, model: str) -> SentenceTransformer:
@@ -130,6 +133,9 @@ class PlainEncoder(Encoder):
     dtype: Annotated[
         Literal["float32", "bfloat16", "float16"], Setting("Number type: float32 | float16 | bfloat16.")
     ] = "float32"
+    dimensions: Annotated[
+        Count | None, Setting("Numbers per vector, to plan GPUs without the weights. null: unknown."), HASHED_WEIGHTS
+    ] = None
 
     def loads(self) -> JsonObject:
         """Return the hashes of the weights of queries and of passages, or their revisions."""

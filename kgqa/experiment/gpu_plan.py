@@ -1,0 +1,244 @@
+"""Plan the GPUs of a run: what its models, its encoder and its index need, and which devices they get."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kgqa.config import building as parts
+from kgqa.config.files import Config, Node
+from kgqa.config.run_keys import RunSettings
+from kgqa.engines.weights import Model, read_settings
+from kgqa.errors import ConfigError
+from kgqa.experiment.engines import RoleBinding, RoleNodes
+from kgqa.experiment.placement import GB, Demand, Placement, bytes_per_token, merge_names, place
+from kgqa.system.hardware import gpus as list_gpus
+from kgqa.system.models import Preset
+from kgqa.types import Json
+
+VLLM = "kgqa.engines.vllm.Vllm"
+# without nvidia-smi, as on the laptop where a run is planned: A100 and H100
+ASSUMED_MEMORY = 80.0
+SEARCH = "encoder and index"
+# bytes for an encoder of any size: 7 billion parameters in half precision
+ENCODER = 16 * GB
+# dimensions of an encoder whose preset does not name them
+DIMENSIONS = 1024
+# of corpora that are too large to count, by the name of their file: DPR's passages of Wikipedia
+PASSAGES = {"wiki18_100w.jsonl": 21_015_324}
+# bytes of a line of a corpus, roughly
+LINE = 650
+STORED = {"float16": 2, "float32": 4}
+ON_DEVICE = ("kgqa.retrieval.encoders.", "kgqa.retrieval.rerankers.")
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The GPUs of a plan. memory: bytes of each. assumed: nothing on this machine shows the memory."""
+
+    names: tuple[int | str, ...]
+    memory: float
+    assumed: bool = False
+
+
+@dataclass(frozen=True)
+class GpuPlan:
+    """The models of all roles with their GPUs. placement: None if nothing is placed."""
+
+    roles: RoleNodes
+    judges: RoleNodes
+    placement: Placement | None = None
+    devices: Devices | None = None
+    search: tuple[int, ...] = ()
+
+    def place_search(self, node: Config) -> dict[str, Json]:
+        """Return a retriever's or a ranker's node on its GPUs."""
+        return _set_devices(node, [f"cuda:{number}" for number in self.search]) if self.search else dict(node)
+
+    def lines(self) -> Iterator[str]:
+        if self.placement is not None and self.devices is not None and self.devices.assumed:
+            yield f"assumed: GPUs with {self.placement.memory / GB:.0f} GB each. Set gpu_memory=GB for others"
+
+
+def find_devices(settings: RunSettings) -> Devices | None:
+    """Return the GPUs of the run, or None if it has none. `gpus=` can name GPUs that this machine lacks."""
+    listed, named = list_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible: tuple[int | str, ...] = tuple(range(len(listed)))
+    if named is not None:
+        visible = tuple(
+            int(each) if each.strip().isdigit() else each.strip() for each in named.split(",") if each.strip()
+        )
+    if isinstance(settings.gpus, int):
+        # on a laptop they are only planned
+        names = visible[: settings.gpus] if len(visible) >= settings.gpus else tuple(range(settings.gpus))
+    else:
+        names = visible if settings.gpus is None else settings.gpus
+    if not names:
+        return None
+    memory = min((float(gpu.memory) for gpu in listed), default=0.0)
+    if settings.gpu_memory is not None:
+        return Devices(names, settings.gpu_memory * GB)
+    return Devices(names, memory or ASSUMED_MEMORY * GB, assumed=not memory)
+
+
+def plan_gpus(
+    settings: RunSettings, roles: RoleNodes, judges: RoleNodes, searches: Sequence[Config], corpus: str
+) -> GpuPlan:
+    """Return the plan of a run's GPUs. Only models of engine=vllm without `devices` get some.
+
+    Args:
+        searches: nodes of the retriever and of rankers.
+        corpus: the file of passages, "" without one.
+
+    Raises:
+        ConfigError: the models do not fit on the GPUs, or nothing shows their size.
+    """
+    plan, devices = GpuPlan(roles, judges), find_devices(settings)
+    if devices is None:
+        return plan
+    answering = _list_models(roles)
+    judging = [each for each in _list_models(judges) if each[0] not in [other for other, _ in answering]]
+    if not answering and not judging:
+        return plan
+    try:
+        answer = [_find_demand(roles, nodes, names, "") for nodes, names in answering]
+        judge = [_find_demand(judges, nodes, names, "roles.judge.") for nodes, names in judging]
+    except ConfigError:
+        # without `gpus=` a run with a model of unknown size starts as it is
+        if settings.gpus is None:
+            return plan
+        raise
+    demands = {"answer": answer, "judge": judge}
+    # one GPU is shared: the encoder takes what vLLM leaves
+    if len(devices.names) > 1 and (search := _find_search_demand(searches, corpus)):
+        demands["answer"] = [*answer, search]
+    placement = place({stage: each for stage, each in demands.items() if each}, len(devices.names), devices.memory)
+    searching = placement.find(SEARCH)
+    return replace(
+        plan,
+        roles=_apply(roles, answering, answer, placement, devices),
+        judges=_apply(judges, [*answering, *judging], [*answer, *judge], placement, devices),
+        placement=placement,
+        devices=devices,
+        search=searching.devices if searching else (),
+    )
+
+
+# one model: its configuration as text, with the roles that it has
+Models = list[tuple[str, list[str]]]
+
+
+def _key(binding: RoleBinding) -> str:
+    return json.dumps([binding.model, binding.engine], sort_keys=True)
+
+
+def _list_models(roles: RoleNodes) -> Models:
+    """Return the models that kgqa places, the reader's first, each with its roles."""
+    models: dict[str, list[str]] = {}
+    for role in sorted(roles, key=lambda role: (role != "reader", role != "", role)):
+        binding = roles[role]
+        if binding.engine.get("_target_") == VLLM and not binding.engine.get("devices"):
+            models.setdefault(_key(binding), []).append(role)
+    return list(models.items())
+
+
+def _find_demand(roles: RoleNodes, nodes: str, names: Sequence[str], group: str) -> Demand:
+    binding = next(binding for binding in roles.values() if _key(binding) == nodes)
+    model, engine = parts.model(binding.model), binding.engine
+    size = Preset(model.name, model).size()
+    layers = _find_layers(model)
+    if size is None or layers is None:
+        raise ConfigError(
+            f"gpus: the size of model={model.name} is unknown. Set model.about.parameters (billions), "
+            "model.about.layers, model.about.kv_heads and model.about.head_size, from its config.json"
+        )
+    copies = int(engine["data_parallel"])
+    role = next((name for name in names if name), "")
+    return Demand(
+        name=f"{merge_names(names)}: {model.name}",
+        key=f"{group or (f'roles.{role}.' if role else '')}engine",
+        weights=size,
+        per_token=bytes_per_token(*layers),
+        tokens=min(engine["max_model_len"] or model.window, model.window),
+        share=float(engine["gpu_memory_utilization"]),
+        least=int(engine["tensor_parallel"]),
+        copies=copies if copies > 1 else None,
+    )
+
+
+def _find_layers(model: Model) -> tuple[int, int, int] | None:
+    """Return layers, heads of keys and values, and their size, of the preset or of the weights on this machine."""
+    about = model.about
+    if about and about.layers and about.kv_heads and about.head_size:
+        return about.layers, about.kv_heads, about.head_size
+    folder = next(iter(model.at_hand()), Path())
+    config = read_settings(folder / "config.json") if folder.is_dir() else {}
+    config = config.get("text_config") or config
+    try:
+        heads = config["num_attention_heads"]
+        size = config.get("head_dim") or config["hidden_size"] // heads
+        return config["num_hidden_layers"], config.get("num_key_value_heads") or heads, size
+    except KeyError:
+        return None
+
+
+def _find_search_demand(nodes: Iterable[Config], corpus: str) -> Demand | None:
+    """Return the demand of the encoder, and of the index if it is on GPUs. None: nothing of it uses a GPU."""
+    movable = [part for node in nodes for part in _list_parts(node) if part.get("device") == "auto"]
+    encoders = [part for part in movable if str(part.get("_target_", "")).startswith(ON_DEVICE)]
+    indexes = [part for part in movable if part.get("backend", "numpy") != "numpy"]
+    if not encoders and not indexes:
+        return None
+    size = sum(_index_bytes(index, corpus) for index in indexes)
+    return Demand(SEARCH, "retriever", ENCODER * bool(encoders) + size, copies=1, splits=True)
+
+
+def _index_bytes(node: Config, corpus: str) -> float:
+    encoder = node.get("encoder")
+    dimensions = (encoder.get("dimensions") if isinstance(encoder, Mapping) else None) or DIMENSIONS
+    # FAISS stores half precision on GPUs, see `kgqa.retrieval.dense`
+    bytes_each = STORED[node["storage"]] if node["backend"] == "torch" else STORED["float16"]
+    return float(_count_passages(corpus) * dimensions * bytes_each)
+
+
+def _count_passages(corpus: str) -> int:
+    """Return the passages of a corpus: known ones by their name, others by the size of the file."""
+    path = Path(corpus)
+    if path.name in PASSAGES:
+        return PASSAGES[path.name]
+    return path.stat().st_size // LINE if path.is_file() else 0
+
+
+def _list_parts(node: Config) -> Iterator[Node]:
+    yield dict(node)
+    for value in node.values():
+        if isinstance(value, Mapping) and "_target_" in value:
+            yield from _list_parts(value)
+
+
+def _set_devices(node: Config, devices: Sequence[str]) -> dict[str, Json]:
+    """Return a node whose parts with `device: auto` have these devices. An encoder uses the first one."""
+    changed = {
+        name: _set_devices(value, devices) if isinstance(value, Mapping) and "_target_" in value else value
+        for name, value in node.items()
+    }
+    if changed.get("device") == "auto":
+        changed["device"] = ",".join(devices) if "backend" in changed else devices[0]
+    return changed
+
+
+def _apply(
+    roles: RoleNodes, models: Models, demands: Sequence[Demand], placement: Placement, devices: Devices
+) -> RoleNodes:
+    """Return the roles with the devices of their models."""
+    places = {nodes: placement.find(demand.name) for (nodes, _), demand in zip(models, demands, strict=True)}
+    placed = dict(roles)
+    for role, binding in roles.items():
+        if (target := places.get(_key(binding))) is not None:
+            names = [devices.names[position] for position in target.devices]
+            more = {"devices": names, "tensor_parallel": target.split, "data_parallel": target.copies}
+            placed[role] = binding._replace(engine={**binding.engine, **more})
+    return placed

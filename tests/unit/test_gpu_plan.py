@@ -1,0 +1,121 @@
+"""The GPUs of a run, from its configuration to its engines. No weights and no GPU are needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kgqa.errors import ConfigError
+from kgqa.experiment import gpu_plan
+from kgqa.experiment.composing import compose_experiment
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.session import Session
+from kgqa.system.hardware import Gpu
+
+READER = (
+    "dataset=demo",
+    "method=retrieve_read",
+    "model=llama3_1_8b_instruct",
+    "engine=vllm",
+    "engine.max_model_len=8192",
+)
+JUDGE = ("judge=three_way", "roles.judge=llama3_3_70b_instruct", "roles.judge.engine.max_model_len=8192")
+
+
+@pytest.fixture(autouse=True)
+def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(gpu_plan, "list_gpus", tuple)
+
+
+def compose(*overrides: str) -> Experiment:
+    return compose_experiment([*READER, *overrides])
+
+
+def test_without_gpus_nothing_is_planned() -> None:
+    experiment = compose()
+    assert experiment.gpu_plan.placement is None
+    assert experiment.role_nodes[""].engine["devices"] is None
+
+
+def test_stages_have_their_devices() -> None:
+    experiment = compose(*JUDGE, "gpus=8")
+    reader, judge = experiment.role_nodes[""].engine, experiment.judge_nodes["judge"].engine
+    assert (reader["devices"], reader["tensor_parallel"], reader["data_parallel"]) == ([*range(8)], 1, 8)
+    assert (judge["devices"], judge["tensor_parallel"], judge["data_parallel"]) == ([*range(8)], 4, 2)
+
+
+def test_encoder_and_reader_share_no_gpu() -> None:
+    experiment = compose("gpus=4", "retriever=e5_base_v2")
+    assert experiment.role_nodes[""].engine["devices"] == [0, 1, 2]
+    node = experiment.chosen("retriever")
+    assert (node["device"], node["encoder"]["device"]) == ("cuda:3", "cuda:3")
+
+
+def test_index_of_wikipedia_is_planned_by_its_name() -> None:
+    search = ("retriever=e5_base_v2", "retriever.backend=flat", "dataset.corpus=wiki18_100w.jsonl")
+    placement = compose("gpus=8", *search).gpu_plan.placement
+    assert placement is not None
+    (index,) = (each for each in placement.places if each.demand.name == gpu_plan.SEARCH)
+    # 768 numbers in half precision for each of 21,015,324 passages
+    assert index.demand.weights == gpu_plan.ENCODER + 21_015_324 * 768 * 2
+
+
+def test_judge_with_the_model_of_the_reader_stays_loaded() -> None:
+    experiment = compose("judge=three_way", "gpus=2")
+    assert experiment.judge_nodes["judge"] == experiment.role_nodes[""]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "visible", "devices"),
+    [
+        ((), "3,5", [3, 5]),
+        ((), "GPU-7a,MIG-2b", ["GPU-7a", "MIG-2b"]),
+        (("gpus=1",), "3,5", [3]),
+        (("gpus=[5,6]",), None, [5, 6]),
+        (("gpus=2",), None, [0, 1]),
+        ((), None, [0, 1, 2]),
+    ],
+    ids=["numbers", "names", "some of them", "list", "number", "all"],
+)
+def test_visible_gpus_are_used(
+    monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...], visible: str | None, devices: list[Any]
+) -> None:
+    monkeypatch.setattr(gpu_plan, "list_gpus", lambda: 3 * (Gpu("H100", 80 << 30, "600"),))
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert compose(*overrides).role_nodes[""].engine["devices"] == devices
+
+
+def test_placement_changes_no_key_of_the_cache() -> None:
+    with Session(compose("gpus=4", "dry_run=true")) as placed, Session(compose("dry_run=true")) as other:
+        assert placed.engines.identities() == other.engines.identities()
+
+
+def test_devices_of_the_user_stay() -> None:
+    assert compose("gpus=8", "engine.devices=[4]").role_nodes[""].engine["devices"] == [4]
+
+
+def test_model_of_unknown_size_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"the size of model=.*model\.about\.parameters"):
+        _ = compose_experiment(
+            [*READER[:2], "engine=vllm", "model=owner/name", "model.context=4096", "gpus=2"]
+        ).gpu_plan
+
+
+def test_later_stage_closes_engines_on_its_gpus() -> None:
+    with Session(compose(*JUDGE, "gpus=8")) as session:
+        reader = session.engines("reader")
+        session.judge_engines.make_room(session.judge_engines("judge"))
+        assert session.engines("reader") is not reader
+
+
+def test_plan_needs_no_weights(capsys: pytest.CaptureFixture[str]) -> None:
+    from kgqa.cli.main import main
+
+    search = ("retriever=e5_base_v2", "retriever.backend=flat")
+    assert main(["run", *READER, *JUDGE, *search, "limit=2", "gpus=8", "dry_run=true"]) == 0
+    shown = capsys.readouterr().out
+    assert "judge: llama3_3_70b_instruct  0-7 (2 copies, each split over 4)" in shown
+    assert "model calls" in shown
