@@ -140,7 +140,9 @@ ROLES: Mapping[str, Setting] = {
     "explorer": Setting(f"Explores in KnowTrace: {AS_READER}"),
     "completer": Setting(f"Completes in KnowTrace: {AS_READER}"),
     "teacher": Setting(f"Writes training examples: {AS_READER}"),
-    "fact_filter": Setting(f"Filters the facts of retriever=hipporag: {AS_READER}"),
+    "fact_filter": Setting(
+        f"Filters the facts of retriever=hipporag, or lists the entities of hipporag_1: {AS_READER}"
+    ),
     "summarizer": Setting(f"Writes the summaries of retriever=raptor: {AS_READER}"),
 }
 SERVER_KEY = Setting(

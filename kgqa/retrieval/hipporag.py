@@ -51,12 +51,11 @@ Pairs = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class HippoRag(Composite):
-    """Score facts and passages for a query, and rank passages by PageRank from both.
+class TripleRetriever(Composite):
+    """A retriever over the graph of the corpus' triples.
 
     Two names are synonyms if the cosine of their embeddings reaches
-    `synonym_similarity`, or that of their character trigrams if `facts` has no encoder. A query without facts gets the
-    ranking of `passages`.
+    `synonym_similarity`, or that of their character trigrams if `facts` has no encoder.
     """
 
     passages: Annotated[
@@ -64,22 +63,11 @@ class HippoRag(Composite):
     ]
     facts: Annotated[Retriever, Setting("Retriever of facts.")]
     triples: Annotated[RetrievedTriples, Setting("Where the triples come from.")]
-    fact_count: Annotated[Count, Setting("Number of facts from which the walk starts.", code="released code")] = 5
-    entity_count: Annotated[Count, Setting("Number of entities of these facts.", code="released code")] = 5
-    passage_weight: Annotated[
-        NotNegative, Setting("Weight of the passages' scores, next to the entities'.", code="released code")
-    ] = 0.05
     damping: Annotated[
         Damping, Setting("Probability to follow an edge instead of restarting.", code="released code")
     ] = 0.5
     synonym_similarity: Annotated[Share, Setting("Least similarity of synonyms.", code="released code")] = 0.8
     max_synonyms: Annotated[Count, Setting("Maximum number of synonyms of a name.", code="released code")] = 100
-    depth: Annotated[
-        Count | None,
-        Setting(
-            "Number of facts and of passages with a score; others have 0. null: all have one.", code="released code"
-        ),
-    ] = None
     names: Annotated[
         Literal["unicode", "ascii"],
         Setting(
@@ -88,13 +76,17 @@ class HippoRag(Composite):
     ] = "unicode"
     filter: Annotated[
         bool,
-        Setting("Let the model (role fact_filter) keep the facts that help to answer.", paper="recognition memory"),
+        Setting(
+            "Let the model (role fact_filter) keep the facts that help to answer (hipporag), or list the entities of a "
+            "query (hipporag_1).",
+            paper="recognition memory",
+        ),
     ] = True
-    max_facts: Annotated[Count, Setting("Maximum number of facts that the filter keeps.", code="released code")] = 4
     max_filter_tokens: Annotated[Count, Setting("Maximum tokens of the filter's reply.", ours="our choice")] = 512
 
     # raise it when equal settings give other results
     version: ClassVar[int] = VERSION
+    template: ClassVar[str] = TEMPLATE
 
     def __post_init__(self) -> None:
         check_scores(self.passages, "retriever.passages")
@@ -113,29 +105,11 @@ class HippoRag(Composite):
         return super().pools and not self.writer
 
     def loads(self) -> JsonObject:
-        return {"template": template_hash(TEMPLATE)} if self.filter else {}
+        return {"template": template_hash(self.template)} if self.filter else {}
 
     @property
     def has_program(self) -> bool:
         return self.filter
-
-    async def search(self, call: Search) -> tuple[Passage, ...]:
-        """Search from the facts that the model keeps.
-
-        As in the released code, the most similar candidate counts as kept if the model changes the wording of a fact,
-        and a reply that cannot be read keeps none.
-        """
-        candidates = await Facts(call.query, self.fact_count, call.pool)
-        if not candidates:
-            return await replace(call, facts=())
-        reply = await Generate(
-            render(TEMPLATE, query=call.query, facts=candidates, most=self.max_facts),
-            self.max_filter_tokens,
-            schema=list_schema("facts", {"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3}),
-            role=ROLE,
-        )
-        facts = (read_list(reply.text, "facts") or ())[: self.max_facts]
-        return await replace(call, facts=match_facts(facts, candidates))
 
     async def expand(self, passages: Sequence[Passage], folder: Path | None, advance: Progress) -> Sequence[Passage]:
         """Extract the triples of all passages if there is no file of them, and save them. Return no passages."""
@@ -166,10 +140,10 @@ class HippoRag(Composite):
             triples = [[Triple(*fact) for fact in saved[passage.id]] for passage in passages]
         else:
             triples = [[*self.triples.triples(passage)] for passage in passages]
-        graph = FactGraph.of(triples, clean_ascii if self.names == "ascii" else clean_unicode)
+        graph = self._read_graph(triples)
         if not graph.facts:
             raise ConfigError("retriever.triples: no passage of the corpus has a triple. Choose another file or model")
-        texts = [Passage.of("", self._fact_text(fact)) for fact in graph.facts]
+        texts = [Passage.of("", text) for text in self._embedded_texts(graph)]
         self.facts.build(texts, facts, lambda _: None)
         edges = graph.edges | self._find_synonyms(list(graph.names))
         rows, columns = zip(*edges, strict=True)
@@ -180,9 +154,17 @@ class HippoRag(Composite):
                 encode_json({"facts": graph.facts, "ends": graph.ends, "holders": graph.holders})
             )
 
-    def _fact_text(self, fact: Fact) -> str:
-        """Return the text to search. The released code embeds a fact in Python's notation of a tuple."""
-        return str(fact) if isinstance(self.facts, Dense) else " ".join(fact)
+    def _read_graph(self, triples: Sequence[Sequence[Triple]]) -> FactGraph:
+        return FactGraph.of(triples, self.clean)
+
+    @property
+    def clean(self) -> Callable[[str], str]:
+        """Return what makes names comparable."""
+        return clean_ascii if self.names == "ascii" else clean_unicode
+
+    def _embedded_texts(self, graph: FactGraph) -> list[str]:
+        """Return the text of each fact. The released code embeds a fact in Python's notation of a tuple."""
+        return [str(fact) if isinstance(self.facts, Dense) else " ".join(fact) for fact in graph.facts]
 
     def _find_synonyms(self, names: Sequence[str]) -> Edges:
         if not isinstance(self.facts, Dense):
@@ -201,6 +183,45 @@ class HippoRag(Composite):
         saved = decode_json((folder / TRIPLES).read_bytes())
         empty = sum(not saved["triples"][passage.id] for passage in passages)
         return counts | {"failed": saved["failed"], "unreadable": saved["unreadable"], "without_triples": empty}
+
+
+@dataclass(frozen=True)
+class HippoRag(TripleRetriever):
+    """Score facts and passages for a query, and rank passages by PageRank from both.
+
+    A query without facts gets the ranking of `passages`.
+    """
+
+    fact_count: Annotated[Count, Setting("Number of facts from which the walk starts.", code="released code")] = 5
+    entity_count: Annotated[Count, Setting("Number of entities of these facts.", code="released code")] = 5
+    passage_weight: Annotated[
+        NotNegative, Setting("Weight of the passages' scores, next to the entities'.", code="released code")
+    ] = 0.05
+    depth: Annotated[
+        Count | None,
+        Setting(
+            "Number of facts and of passages with a score; others have 0. null: all have one.", code="released code"
+        ),
+    ] = None
+    max_facts: Annotated[Count, Setting("Maximum number of facts that the filter keeps.", code="released code")] = 4
+
+    async def search(self, call: Search) -> tuple[Passage, ...]:
+        """Search from the facts that the model keeps.
+
+        As in the released code, the most similar candidate counts as kept if the model changes the wording of a fact,
+        and a reply that cannot be read keeps none.
+        """
+        candidates = await Facts(call.query, self.fact_count, call.pool)
+        if not candidates:
+            return await replace(call, facts=())
+        reply = await Generate(
+            render(TEMPLATE, query=call.query, facts=candidates, most=self.max_facts),
+            self.max_filter_tokens,
+            schema=list_schema("facts", {"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3}),
+            role=ROLE,
+        )
+        facts = (read_list(reply.text, "facts") or ())[: self.max_facts]
+        return await replace(call, facts=match_facts(facts, candidates))
 
     def open(self, passages: Sequence[Passage], folder: Path) -> OpenedFacts:
         return OpenedFacts(self, passages, folder, super().open(passages, folder).finders)
