@@ -51,7 +51,7 @@ METHODS = [name for name in groups()["method"] if name not in ("command", "funct
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_runs_at_every_server_in_some_form(method: str, server: str) -> None:
+def test_every_method_runs_at_every_kind_of_server(method: str, server: str) -> None:
     if method in NEEDS_FUNCTIONS and server in ("completions", "no model"):
         assert "needs function calls" in explain_lack(f"method={method}", *SERVERS[server], *NO_TEXT_FORM)
         assert not explain_lack(f"method={method}", *SERVERS[server], "method.protocol=text")
@@ -60,7 +60,7 @@ def test_every_method_runs_at_every_server_in_some_form(method: str, server: str
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_method_with_own_passages_needs_a_retriever_of_pools(method: str) -> None:
+def test_own_passages_need_a_retriever_of_pools(method: str) -> None:
     overrides = (f"method={method}", "engine=scripted", *RETRIEVERS["server of searches"])
     lack = explain_lack(*overrides)
     experiment = compose_experiment(("dataset=demo", *overrides))
@@ -148,7 +148,7 @@ def test_missing_encoder_costs_no_call(keys: list[str], kgqa: Kgqa) -> None:
     assert count_calls() == 0
 
 
-def test_missing_model_server_is_noticed_before_the_index(kgqa: Kgqa, tmp_path: Path) -> None:
+def test_missing_server_is_noticed_before_the_index(kgqa: Kgqa, tmp_path: Path) -> None:
     ran = kgqa("run", "method=ircot", "dataset=demo", *SERVERS["vllm"], "engine.server_timeout=0.5")
     assert ran.code == 3
     assert "has not answered any call" in ran.err

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+from collections import defaultdict
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,35 +23,52 @@ from tests.e2e.judged_runs import ANSWERS, IDS, JUDGED_BY, answered, read, verdi
 from tests.engines.misbehaving import Misbehaving, refuse, reply
 
 
-def test_run_is_rescored_without_data_file_or_model(kgqa: Kgqa) -> None:
+@pytest.fixture
+def own_run(kgqa: Kgqa) -> Path:
+    """Return the folder of a run with a data file that is gone."""
     Path("own.jsonl").write_text("\n".join(DEMO.read_text(encoding="utf-8").splitlines()[:3]), encoding="utf-8")
     folder = answered(kgqa, "own", "dataset=musique", "dataset.path=own.jsonl")
     Path("own.jsonl").unlink()
-    ran = kgqa("evaluate", str(folder))
+    return folder
+
+
+def test_run_is_rescored_without_data_file_or_model(kgqa: Kgqa, own_run: Path) -> None:
+    ran = kgqa("evaluate", str(own_run))
     assert ran.code == 0
-    again, first = read(folder / "evaluation.json"), read(folder / "metrics.json")
-    for key in ("questions", "failed", "answerless", "scores", "given", "profiles", "by_hops", "by_type", "flags"):
-        assert again[key] == first[key]
-    for word in ("hotpotqa", "musique", "drop", "By hops", "EM"):
-        assert word in ran.out
-    assert "## By hops" in (folder / "evaluation.md").read_text(encoding="utf-8")
-    assert kgqa("evaluate", str(folder), "scoring=drop").code == 0
-    assert read(folder / "evaluation.json")["profile"] == "drop"
-    refused(kgqa("evaluate", str(folder), f"output_dir={answered(kgqa, 'b')}"), "the folder of another run")
+    again, first = read(own_run / "evaluation.json"), read(own_run / "metrics.json")
+    keys = ("questions", "failed", "answerless", "scores", "given", "profiles", "by_hops", "by_type", "flags")
+    assert {key: again[key] for key in keys} == {key: first[key] for key in keys}
+    assert [word for word in ("hotpotqa", "musique", "drop", "By hops", "EM") if word not in ran.out] == []
+    assert "## By hops" in (own_run / "evaluation.md").read_text(encoding="utf-8")
 
 
-def test_runs_are_compared_on_the_questions_they_share(kgqa: Kgqa) -> None:
-    judged = "judge=three_way"
-    first, second = answered(kgqa, "a", judged), answered(kgqa, "b", "seed=1", judged)
+def test_run_is_rescored_with_another_profile(kgqa: Kgqa, own_run: Path) -> None:
+    assert kgqa("evaluate", str(own_run), "scoring=drop").code == 0
+    assert read(own_run / "evaluation.json")["profile"] == "drop"
+    refused(kgqa("evaluate", str(own_run), f"output_dir={answered(kgqa, 'b')}"), "the folder of another run")
+
+
+def test_comparison_names_flipped_answers(kgqa: Kgqa) -> None:
+    first, second = answered(kgqa, "a"), answered(kgqa, "b", "seed=1")
     third = kgqa("run", "method=no_context", "limit=3", "run_name=c", *QUICK).folder
     ran = kgqa("compare", str(first), str(second), str(third))
     assert ran.code == 0
-    for part in ("Flipped between A and C: 1", "2hop__demo_02", "Holm's correction over all rows"):
-        assert part in ran.out
+    assert "Flipped between A and C: 1" in ran.out
+    assert "2hop__demo_02" in ran.out
+    assert "Holm's correction over all rows" in ran.out
     assert "Flipped between A and B" not in ran.out
+
+
+def test_verdicts_of_one_judge_are_compared(kgqa: Kgqa) -> None:
+    judged = "judge=three_way"
+    first, second = answered(kgqa, "a", judged), answered(kgqa, "b", "seed=1", judged)
     assert "judge: three_way smollm2_135m@scripted" in kgqa("compare", str(first), str(second)).out
     assert kgqa("evaluate", str(second), "judge=kgp", *JUDGED_BY[:2]).code == 0
     assert "verdicts are not compared" in kgqa("compare", str(first), str(second)).out
+
+
+def test_runs_are_compared_on_the_questions_they_share(kgqa: Kgqa) -> None:
+    first = answered(kgqa, "a")
     five = kgqa("run", "method=no_context", "limit=5", "run_name=five", *QUICK).folder
     ran = kgqa("compare", str(first), str(five))
     refused(ran, f"2 only in {five}")
@@ -68,38 +87,59 @@ MUSIQUE = [
 PLAIN = [{"id": key, "answer": answer} for key, answer in ANSWERS.items()]
 
 
-def test_predictions_of_others_are_scored(kgqa: Kgqa) -> None:
-    for form, records in (("official", [OFFICIAL]), ("musique", MUSIQUE), ("plain", PLAIN)):
-        write_lines(Path("p.json"), records)
-        ran = kgqa("evaluate", "--predictions", "p.json", "dataset=demo", "limit=3", f"output_dir={form}")
-        assert ran.code == 0, ran.err
-        evaluation = read(Path(form, "evaluation.json"))
-        assert evaluation["profiles"]["musique"]["em"] == pytest.approx(200 / 3)
-        assert evaluation["scores"]["support_recall"]["n"] == (0 if form == "plain" else 3)
+@pytest.mark.parametrize(
+    ("records", "with_evidence"),
+    [([OFFICIAL], 3), (MUSIQUE, 3), (PLAIN, 0)],
+    ids=["official", "musique", "plain"],
+)
+def test_predictions_of_others_are_scored(kgqa: Kgqa, records: list[Any], with_evidence: int) -> None:
+    write_lines(Path("p.json"), records)
+    ran = kgqa("evaluate", "--predictions", "p.json", "dataset=demo", "limit=3", "output_dir=scored")
+    assert ran.code == 0, ran.err
+    evaluation = read(Path("scored/evaluation.json"))
+    assert evaluation["profiles"]["musique"]["em"] == pytest.approx(200 / 3)
+    assert evaluation["scores"]["support_recall"]["n"] == with_evidence
 
 
-def test_evaluate_names_and_preserves_broken_files(kgqa: Kgqa) -> None:
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text[:-30], "predictions.jsonl:3: not JSON"),
+        (lambda text: text.replace(IDS[0], "nobody"), f"question {IDS[0]}: only in this file or only in trace"),
+        (
+            lambda text: "".join(text.splitlines(keepends=True)[:2]),
+            f"question {IDS[2]}: only in this file or only in trace.jsonl.zst (1 in all)",
+        ),
+        (
+            lambda text: text.splitlines(keepends=True)[0] + text,
+            f"predictions.jsonl:2: question {IDS[0]} is already answered",
+        ),
+    ],
+    ids=["cut", "unknown question", "missing line", "repeated line"],
+)
+def test_damaged_predictions_are_not_evaluated(kgqa: Kgqa, damage: Callable[[str], str], message: str) -> None:
     folder = answered(kgqa)
     file = folder / "predictions.jsonl"
-    whole = file.read_text(encoding="utf-8")
-    lines = whole.splitlines(keepends=True)
-    for content, message in (
-        (whole[:-30], "predictions.jsonl:3: not JSON"),
-        (whole.replace(IDS[0], "nobody"), f"question {IDS[0]}: only in this file or only in trace"),
-        ("".join(lines[:2]), f"question {IDS[2]}: only in this file or only in trace.jsonl.zst (1 in all)"),
-        (lines[0] + whole, f"predictions.jsonl:2: question {IDS[0]} is already answered"),
-    ):
-        file.write_text(content, encoding="utf-8")
-        refused(kgqa("evaluate", str(folder)), message)
-        assert not (folder / "evaluation.json").exists()
+    file.write_text(damage(file.read_text(encoding="utf-8")), encoding="utf-8")
+    refused(kgqa("evaluate", str(folder)), message)
+    assert not (folder / "evaluation.json").exists()
+
+
+def test_incomplete_folder_is_named_with_the_next_step(kgqa: Kgqa) -> None:
+    folder = answered(kgqa)
+    file = folder / "predictions.jsonl"
+    text = file.read_text(encoding="utf-8")
     file.unlink()
     refused(kgqa("evaluate", str(folder)), "the run is not finished (no predictions.jsonl). Run its command again")
-    file.write_text(whole, encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
     (folder / "trace.jsonl.zst").unlink()
     refused(kgqa("evaluate", str(folder)), f"kgqa evaluate --predictions {folder}/predictions.jsonl dataset=NAME")
     assert kgqa("evaluate", "--predictions", f"{folder}/predictions.jsonl", "dataset=demo", "limit=3").code == 0
-    answerless = kgqa("run", "method=retrieve_only", "limit=2", *QUICK).folder
-    refused(kgqa("evaluate", str(answerless)), "only retrieved passages")
+
+
+def test_run_without_answers_is_not_evaluated(kgqa: Kgqa) -> None:
+    folder = kgqa("run", "method=retrieve_only", "limit=2", *QUICK).folder
+    refused(kgqa("evaluate", str(folder)), "only retrieved passages")
 
 
 def test_a_run_is_judged_after_it_has_answered(kgqa: Kgqa) -> None:
@@ -136,17 +176,26 @@ def test_a_judge_that_dies_takes_no_report_along(kgqa: Kgqa) -> None:
     assert not (folder / "verdicts.jsonl").exists()
 
 
-def test_finished_run_is_judged_once(kgqa: Kgqa) -> None:
+def test_missing_adapter_of_a_judge_changes_no_file(kgqa: Kgqa) -> None:
     folder = answered(kgqa)
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     refused(kgqa("evaluate", str(folder), "judge=kgp", "roles.judge=smollm2_135m+none@scripted"), "no adapter none")
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
-    for calls in (4, 0):
-        assert kgqa("evaluate", str(folder), "judge=three_way", *JUDGED_BY).code == 0
-        judged = read(folder / "evaluation.json")["judge"]
-        assert judged["cost"]["paid"]["calls"] == calls
-        assert judged["cost"]["method"]["calls"] == 4
+
+
+def test_finished_run_is_judged_once(kgqa: Kgqa) -> None:
+    folder = answered(kgqa)
+    calls = []
+    for _ in range(2):
+        ran = kgqa("evaluate", str(folder), "judge=three_way", *JUDGED_BY)
+        cost = read(folder / "evaluation.json")["judge"]["cost"]
+        calls.append((ran.code, cost["paid"]["calls"], cost["method"]["calls"]))
+    assert calls == [(0, 4, 4), (0, 0, 4)]
     assert verdicts(folder) == dict(zip(IDS, ["incorrect", None, "correct"], strict=True))
+
+
+def test_verdict_that_is_unreadable_is_unscored(kgqa: Kgqa) -> None:
+    folder = answered(kgqa)
     silent = write_rules([(".", "INCORRECT or CORRECT")], "silent.jsonl")
     ran = kgqa("evaluate", str(folder), "judge=three_way", *JUDGED_BY[:2], silent)
     assert ran.code == 0
@@ -230,8 +279,9 @@ def test_sheet_is_filled_and_corrects_a_sweep(kgqa: Kgqa) -> None:
     write_file("labels.csv", "\n".join(filled) + "\n")
     ran = kgqa("evaluate", "two", "judge=em", "labels=labels.csv")
     assert ran.code == 0, ran.err
-    for heading in ("Accuracy by the judge", "Ranks under each judge", "corrected"):
-        assert heading in ran.out
+    assert "Accuracy by the judge" in ran.out
+    assert "Ranks under each judge" in ran.out
+    assert "corrected" in ran.out
     assert ran.out.count("evaluation.json") == 2
 
 
@@ -317,44 +367,54 @@ def test_exported_predictions_and_calls_equal_the_runs(kgqa: Kgqa) -> None:
     predictions, calls = lines_of(folder / "predictions.jsonl"), lines_of(folder / "traces.jsonl")
     run = FinishedRun.read(Path("one"))
     assert (predictions, calls) == (list(prediction_rows(run)), list(call_rows(run)))
-    keys = ("question_id", "question", "gold", "answer", "error", "em", "f1")
-    for row, prediction in zip(predictions, lines_of(Path("one/predictions.jsonl")), strict=True):
-        assert {key: row[key] for key in keys} == {key: prediction[key] for key in keys}
-        assert row["evidence"] == prediction["evidence"]
+    keys = ("question_id", "question", "gold", "answer", "error", "em", "f1", "evidence")
+    own_lines = lines_of(Path("one/predictions.jsonl"))
+    assert [{key: row[key] for key in keys} for row in predictions] == [
+        {key: line[key] for key in keys} for line in own_lines
+    ]
     mean = sum(row["f1"] for row in predictions) / len(predictions)
     assert mean == pytest.approx(run.metrics.score("f1").mean)
     questions = list(read_trace(Path("one")))
     traced = [call for question in questions for call in question.calls]
     own = {question.question.id: len(question.own_calls) for question in questions}
     assert {row["question_id"]: row["calls"] for row in predictions} == own
-    for row, call in zip(calls, traced, strict=True):
-        assert json.loads(row["reply"]) == call.reply
-        assert json.loads(row["request"]).get("prompt") == call.request.get("prompt")
+    assert [json.loads(row["reply"]) for row in calls] == [call.reply for call in traced]
+    prompts = [json.loads(row["request"]).get("prompt") for row in calls]
+    assert prompts == [call.request.get("prompt") for call in traced]
     own_tokens = sum(row["output_tokens"] or 0 for row in calls if row["role"] != "extractor")
     assert own_tokens == sum(row["output_tokens"] for row in predictions)
-    # half a character is an escape
-    write_jsonl(iter([{"text": "half: \ud800"}]), Path("half.jsonl"))
-    assert lines_of(Path("half.jsonl")) == [{"text": "half: \ud800"}]
+
+
+def test_lone_surrogate_is_exported_as_an_escape(tmp_path: Path) -> None:
+    write_jsonl(iter([{"text": "half: \ud800"}]), tmp_path / "half.jsonl")
+    assert lines_of(tmp_path / "half.jsonl") == [{"text": "half: \ud800"}]
 
 
 def test_trec_files_give_the_runs_own_recall(kgqa: Kgqa) -> None:
     folder = exported(kgqa, "trec", "method=retrieve_read")
-    run, gold = dict[str, list[str]](), dict[str, set[str]]()
-    for line in (folder / "run.trec").read_text("utf-8").splitlines():
-        question, q0, passage, rank, _, tag = line.split(" ")
-        run.setdefault(question, []).append(passage)
-        assert (q0, int(rank), tag) == ("Q0", len(run[question]), "retrieve_read")
-    for line in (folder / "qrels.trec").read_text("utf-8").splitlines():
-        question, _, passage, relevance = line.split(" ")
-        gold.setdefault(question, set()).add(passage)
-        assert relevance == "1"
-    assert trec_column("missing:The Elm\u00a0House") == "missing:The%20Elm%C2%A0House"
-    assert trec_column("a%20b") != trec_column("a b")
+    run, gold = defaultdict[str, list[str]](list), defaultdict[str, set[str]](set)
+    results = [line.split(" ") for line in (folder / "run.trec").read_text("utf-8").splitlines()]
+    for question, _, passage, *_ in results:
+        run[question].append(passage)
+    assert {(q0, tag) for _, q0, _, _, _, tag in results} == {("Q0", "retrieve_read")}
+    ranks = [int(rank) for _, _, _, rank, _, _ in results]
+    assert ranks == [rank for passages in run.values() for rank in range(1, len(passages) + 1)]
+    judgments = [line.split(" ") for line in (folder / "qrels.trec").read_text("utf-8").splitlines()]
+    for question, _, passage, _ in judgments:
+        gold[question].add(passage)
+    assert {relevance for _, _, _, relevance in judgments} == {"1"}
     retrieval = FinishedRun.read(Path("one")).metrics.retrieval
     assert retrieval is not None
-    for budget, recall in retrieval.recall.items():
+    recall = {}
+    for budget in retrieval.recall:
         shares = [len(gold[id_] & set(run[id_][: int(budget)])) / len(gold[id_]) for id_ in gold]
-        assert 100 * sum(shares) / len(shares) == pytest.approx(recall.mean), budget
+        recall[budget] = 100 * sum(shares) / len(shares)
+    assert recall == pytest.approx({budget: score.mean for budget, score in retrieval.recall.items()})
+
+
+def test_blanks_of_ids_are_escaped_for_trec() -> None:
+    assert trec_column("missing:The Elm\u00a0House") == "missing:The%20Elm%C2%A0House"
+    assert trec_column("a%20b") != trec_column("a b")
 
 
 def test_otlp_has_one_trace_per_question(kgqa: Kgqa) -> None:
@@ -407,9 +467,9 @@ def test_every_eval_ever_has_scores_of_run_and_judge(kgqa: Kgqa) -> None:
     by_id = {each["evaluation_result_id"]: each["score_details"]["score"] for each in results}
     metrics = FinishedRun.read(folder).metrics
     assert metrics.judge is not None
-    for name, score in {**metrics.scores, "judge": metrics.judge.accuracy}.items():
-        if score.mean is not None:
-            assert by_id[f"demo/no_context/{name}"] == pytest.approx(score.mean)
+    scores = {**metrics.scores, "judge": metrics.judge.accuracy}
+    means = {f"demo/no_context/{name}": score.mean for name, score in scores.items() if score.mean is not None}
+    assert {name: by_id.get(name) for name in means} == pytest.approx(means)
     assert results[-1]["metric_config"]["llm_scoring"]["judges"]
     jsonschema = pytest.importorskip("jsonschema")
     package = find_spec("every_eval_ever")

@@ -91,15 +91,15 @@ def test_passages_without_triples_are_counted(kgqa: Kgqa, hipporag: tuple[str, .
     assert ran.json("manifest.json")["index"]["unmatched"] == len(rows) - 100
 
 
-def test_missing_triples_are_shown_above_the_scores(kgqa: Kgqa, hipporag: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("method", ["retrieve_only", "retrieve_read"])
+def test_missing_triples_are_shown_above_the_scores(kgqa: Kgqa, hipporag: tuple[str, ...], method: str) -> None:
     rows = lines_of(Path("triples.jsonl"))
     write_lines(Path("triples.jsonl"), rows[:100])
-    for method in ("retrieve_only", "retrieve_read"):
-        ran = kgqa("run", f"method={method}", *hipporag, f"run_name={method}")
-        retriever = ran.json("metrics.json")["retriever"]
-        assert retriever["unmatched"] == retriever["without_triples"] == retriever["passages"] - 100
-        head, _, _ = (ran.folder / "report.md").read_text("utf-8").partition("support recall")
-        assert f"{retriever['unmatched']} not in the file of triples" in head
+    ran = kgqa("run", f"method={method}", *hipporag)
+    retriever = ran.json("metrics.json")["retriever"]
+    assert retriever["unmatched"] == retriever["without_triples"] == retriever["passages"] - 100
+    head, _, _ = (ran.folder / "report.md").read_text("utf-8").partition("support recall")
+    assert f"{retriever['unmatched']} not in the file of triples" in head
 
 
 def test_rejected_passage_does_not_stop_an_index(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,12 +197,12 @@ def test_raptor_summaries_are_planned_and_retrieved(kgqa: Kgqa) -> None:
     assert json.loads((again.folder / "manifest.json").read_text("utf-8"))["corpus"] == corpus
 
 
-def test_a_plan_of_an_extraction_extracts_nothing(kgqa: Kgqa) -> None:
-    for of, calls in (((), 20), (("--corpus",), 4)):
-        planned = kgqa("kg", "build", "kg=openie", *DEMO, *of, "dry_run=true")
-        assert planned.code == 0, planned.err
-        assert f"{calls} model calls, {calls} of them new" in planned.out
-        assert not Path("outputs/kg").exists()
+@pytest.mark.parametrize(("options", "calls"), [((), 20), (("--corpus",), 4)], ids=["questions", "corpus"])
+def test_plan_of_an_extraction_makes_no_call(kgqa: Kgqa, options: tuple[str, ...], calls: int) -> None:
+    planned = kgqa("kg", "build", "kg=openie", *DEMO, *options, "dry_run=true")
+    assert planned.code == 0, planned.err
+    assert f"{calls} model calls, {calls} of them new" in planned.out
+    assert not Path("outputs/kg").exists()
 
 
 KGP = ("run", "method=kgp", "dataset=demo", "limit=2", *QUICK)
@@ -290,8 +290,8 @@ def test_ircot_reasons_and_retrieves_in_turn(kgqa: Kgqa, tmp_path: Path) -> None
     assert metrics["retrieval"]["mrr"] is None
     assert metrics["retrieval"]["fixed_budget_recall"] == 100
     trace = kgqa("show", str(ran.folder), "2hop__0").out
-    for part in ("thoughts", "Alder lived in Cedar.", "search", "few_shot/answer", "query: "):
-        assert part in trace
+    parts = ("thoughts", "Alder lived in Cedar.", "search", "few_shot/answer", "query: ")
+    assert [part for part in parts if part not in trace] == []
 
 
 def test_same_passages_for_all_questions_are_a_warning(kgqa: Kgqa, tmp_path: Path) -> None:

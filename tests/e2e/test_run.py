@@ -22,7 +22,7 @@ from kgqa.experiment.check import count_leaks
 from kgqa.experiment.selection import QuestionSelection
 from kgqa.types import Question
 from tests.adapters_for_tests import write_lora
-from tests.e2e.conftest import DEMO, QUICK, TWO, Kgqa, before_each_call, lines_of, refused, write_rules
+from tests.e2e.conftest import DEMO, QUICK, TWO, Kgqa, before_each_call, lines_of, refused, write_lines, write_rules
 from tests.e2e.processes import files_of, kill_after, lasting, replies_kept
 
 
@@ -35,8 +35,8 @@ def test_a_run_leaves_everything_that_explains_it(kgqa: Kgqa, method: str) -> No
     metrics = ran.json("metrics.json")
     assert (metrics["questions"], metrics["failed"]) == (3, 0)
     assert method != "golden" or metrics["scores"]["support_recall"]["mean"] == 100
-    for score in ("em", "f1", "support_recall"):
-        assert 0 <= metrics["scores"][score]["low"] <= metrics["scores"][score]["mean"] <= 100
+    scores = [metrics["scores"][name] for name in ("em", "f1", "support_recall")]
+    assert [score for score in scores if not 0 <= score["low"] <= score["mean"] <= 100] == []
     lines = lines_of(ran.folder / "predictions.jsonl")
     assert [line["question_id"] for line in lines] == ["2hop__demo_01", "2hop__demo_02", "3hop1__demo_03"]
     assert list(lines[0])[:8] == ["question_id", "question", "gold", "answer", "error", "em", "f1", "evidence"]
@@ -161,11 +161,13 @@ def test_fewer_questions_never_replace_more(kgqa: Kgqa) -> None:
     assert few.folder.parent == one.folder.parent == whole.folder.parent
     assert few.folder.name.startswith(f"{whole.folder.name}-2-")
     assert kgqa(*GOLDEN, "limit=2").folder == few.folder
-    # a place that was chosen is not exchanged
-    for place in ("output_dir=here", "run_name=here"):
-        whole = kgqa(*GOLDEN, "limit=3", place)
-        refused(kgqa(*GOLDEN, "limit=2", place), "3 questions are answered in this folder. A run of 2 would")
-        assert len(question_ids(whole.folder)) == 3
+
+
+@pytest.mark.parametrize("place", ["output_dir=here", "run_name=here"])
+def test_folder_of_the_user_is_not_exchanged(kgqa: Kgqa, place: str) -> None:
+    whole = kgqa(*GOLDEN, "limit=3", place)
+    refused(kgqa(*GOLDEN, "limit=2", place), "3 questions are answered in this folder. A run of 2 would")
+    assert len(question_ids(whole.folder)) == 3
 
 
 def test_scripted_run_is_marked_in_name_and_reports(kgqa: Kgqa) -> None:
@@ -218,22 +220,38 @@ def test_a_finished_run_is_shown_and_stays_as_it_is(kgqa: Kgqa, monkeypatch: pyt
     assert scores[0] == scores[1]
 
 
-def test_a_change_of_settings_files_or_data_runs_again(kgqa: Kgqa) -> None:
-    lines = DEMO.read_text(encoding="utf-8").splitlines()[:2]
-    file, command = Path("own.jsonl"), (*COMMAND, "dataset=musique", "dataset.path=own.jsonl")
-    file.write_text("\n".join(lines), encoding="utf-8")
-    folder, named = kgqa(*command).folder, kgqa(*command, "run_name=a").folder
-    for change in ("scoring=drop", PRICES, "report.html", "trace.jsonl.zst", "settings.json"):
-        if "=" not in change:
-            (named / change).unlink()
-        changed = (*command, "run_name=a", *([change] if "=" in change else []))
-        again = kgqa(*changed)
-        assert (again.code, again.folder) == (0, named)
-        assert "already complete" not in again.out
-        assert (named / "report.html").is_file()
-        assert "already complete" in kgqa(*changed).out
+@pytest.fixture
+def own_file(kgqa: Kgqa) -> tuple[Path, tuple[str, ...]]:
+    """Return a file with two questions and the command that answers them."""
+    file = Path("own.jsonl")
+    file.write_text("\n".join(DEMO.read_text(encoding="utf-8").splitlines()[:2]), encoding="utf-8")
+    return file, (*COMMAND, "dataset=musique", "dataset.path=own.jsonl")
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["scoring=drop", PRICES, "report.html", "trace.jsonl.zst", "settings.json"],
+    ids=["scoring", "prices", "no report", "no trace", "no settings"],
+)
+def test_changed_setting_or_missing_file_runs_again(kgqa: Kgqa, own_file: Any, change: str) -> None:
+    _, command = own_file
+    folder = kgqa(*command, "run_name=a").folder
+    if "=" not in change:
+        (folder / change).unlink()
+    changed = (*command, "run_name=a", *([change] if "=" in change else []))
+    again = kgqa(*changed)
+    assert (again.code, again.folder) == (0, folder)
+    assert "already complete" not in again.out
+    assert (folder / "report.html").is_file()
+    assert "already complete" in kgqa(*changed).out
+
+
+def test_other_seed_or_question_is_another_run(kgqa: Kgqa, own_file: Any) -> None:
+    file, command = own_file
+    folder = kgqa(*command).folder
     assert kgqa(*command, "seed=3").folder != folder
-    file.write_text("\n".join([json.dumps({**json.loads(lines[0]), "question": "Who else?"}), lines[1]]), "utf-8")
+    first, second = lines_of(file)
+    write_lines(file, [{**first, "question": "Who else?"}, second])
     again = kgqa(*command)
     assert "already complete" not in again.out
     assert again.folder != folder
@@ -242,18 +260,23 @@ def test_a_change_of_settings_files_or_data_runs_again(kgqa: Kgqa) -> None:
 TRACED = ("run", "method=trace", "limit=2", *QUICK)
 
 
-def test_same_command_completes_empty_files(kgqa: Kgqa) -> None:
-    folder, sweep = kgqa(*TRACED).folder, kgqa(*TWO).folder
-    lasting = {file: file.read_bytes() for file in (folder / "predictions.jsonl", sweep / "cells/001.yaml")}
-    for command, file in (
-        *((TRACED, folder / name) for name in ("identity.json", "metrics.json", "predictions.jsonl")),
-        *((TWO, sweep / name) for name in ("sweep.json", "cells/000.json")),
-    ):
-        file.write_bytes(b"")
-        ran = kgqa(*command)
-        assert (ran.code, ran.folder) == (0, folder if command == TRACED else sweep), ran.err
-        assert {path: path.read_bytes() for path in lasting} == lasting
-        assert file.read_bytes()
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        *((TRACED, name) for name in ("identity.json", "metrics.json", "predictions.jsonl")),
+        *((TWO, name) for name in ("sweep.json", "cells/000.json")),
+    ],
+    ids=lambda part: part if isinstance(part, str) else part[1],
+)
+def test_same_command_completes_empty_files(kgqa: Kgqa, command: Sequence[str], name: str) -> None:
+    folder = kgqa(*command).folder
+    lasting = folder / ("predictions.jsonl" if command == TRACED else "cells/001.yaml")
+    content = lasting.read_bytes()
+    (folder / name).write_bytes(b"")
+    ran = kgqa(*command)
+    assert (ran.code, ran.folder) == (0, folder), ran.err
+    assert lasting.read_bytes() == content
+    assert (folder / name).read_bytes()
 
 
 def test_new_folders_are_private(kgqa: Kgqa) -> None:
@@ -311,8 +334,8 @@ def test_max_failure_rate_is_the_share_that_may_fail(kgqa: Kgqa, fail: Fail, lim
     ran = kgqa(*FAILING, f"max_failure_rate={limit}")
     sweep = kgqa("run", "-m", *FAILING[1:], "seed=1,2", f"max_failure_rate={limit}")
     assert (ran.code, sweep.code) == (code, code)
-    for each in (ran, sweep):
-        assert ("1 of 4 questions failed, above max_failure_rate" in each.out + each.err) == (code == 2)
+    message = "1 of 4 questions failed, above max_failure_rate"
+    assert [message in each.out + each.err for each in (ran, sweep)] == [code == 2] * 2
     assert "answered 3 of 4: 4 (1 failed and count as wrong, 0 empty answers)" in ran.out + ran.err
     assert ran.json("metrics.json")["scores"]["em"]["n"] == 4
 

@@ -48,14 +48,16 @@ def test_every_combination_runs_and_is_reported(kgqa: Kgqa) -> None:
         "method=golden ++seed=0", "method=golden ++seed=1", "method=no_context ++seed=0", "method=no_context ++seed=1",
     ]  # fmt: skip
     assert statuses(ran.folder) == ["done"] * 4
-    for cell in cells:
-        assert (Path(cell["run"]) / "metrics.json").is_file()
-        assert cell["run"] in (ran.folder / "report.md").read_text().replace("../../", "outputs/")
+    assert [cell["run"] for cell in cells if not (Path(cell["run"]) / "metrics.json").is_file()] == []
+    page = (ran.folder / "report.md").read_text().replace("../../", "outputs/")
+    assert [cell["run"] for cell in cells if cell["run"] not in page] == []
     # as if the sweep were still running
     (ran.folder / "cells/003.json").unlink()
-    for form, name in (("html", "report.html"), ("md", "report.md"), ("csv", "report.csv"), ("latex", "report.tex")):
-        report = kgqa("report", str(ran.folder), "--format", form)
-        assert (report.code, report.folder) == (0, ran.folder / name)
+    names = {"html": "report.html", "md": "report.md", "csv": "report.csv", "latex": "report.tex"}
+    reports = {form: kgqa("report", str(ran.folder), "--format", form) for form in names}
+    assert {form: (report.code, report.folder) for form, report in reports.items()} == {
+        form: (0, ran.folder / name) for form, name in names.items()
+    }
     rows = list(csv.DictReader(io.StringIO((ran.folder / "report.csv").read_text())))
     assert [row["status"] for row in rows] == ["done", "done", "done", "waiting"]
     assert rows[3]["EM"] == ""
@@ -144,8 +146,8 @@ def test_judge_judges_every_cell(kgqa: Kgqa) -> None:
     judged = (write_rules([("Compare an answer", {"verdict": "correct"})]), "judge=three_way")
     ran = kgqa(*TWO, *judged)
     assert "| judge |" in (ran.folder / "report.md").read_text()
-    for cell in ran.json("sweep.json")["cells"]:
-        assert (Path(cell["run"]) / "verdicts.jsonl").is_file()
+    runs = [cell["run"] for cell in ran.json("sweep.json")["cells"]]
+    assert [run for run in runs if not (Path(run) / "verdicts.jsonl").is_file()] == []
     assert "cells: 2 skipped" in kgqa(*TWO, *judged).out
     assert "cells: 2 done" in kgqa(*TWO, judged[0], "judge=kgp").out  # the same runs, judged again
 
@@ -202,10 +204,10 @@ def test_joblib_runs_cells_in_separate_processes(kgqa: Kgqa, tmp_path: Path) -> 
     other = tmp_path / "other"
     other.mkdir()
     folder = finish(started([*pair, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"], other), other)
-    for number in range(2):
-        run = Path(result(here.folder, number)["run"])
-        assert result(folder, number)["run"] == str(run)
-        assert (other / run / "predictions.jsonl").read_bytes() == (run / "predictions.jsonl").read_bytes()
+    runs = [result(here.folder, number)["run"] for number in range(2)]
+    assert [result(folder, number)["run"] for number in range(2)] == runs
+    predictions = [Path(run, "predictions.jsonl").read_bytes() for run in runs]
+    assert [(other / run / "predictions.jsonl").read_bytes() for run in runs] == predictions
     assert not list(other.rglob(".hydra"))
     assert {file.parent.name for file in other.rglob("multirun.yaml")} == {"launcher"}  # within the sweep's folder
 
@@ -323,10 +325,14 @@ def ended(words: tuple[str, ...], redirected: str, folder: Path, **more: str) ->
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
-def test_full_disk_behind_the_output_is_one_line(tmp_path: Path) -> None:
-    for words, unbuffered in ((("--help",), ""), (("data", "list"), "1")):
-        code, (line,) = ended(words, "> /dev/full", tmp_path, PYTHONUNBUFFERED=unbuffered)
-        assert (code, line.startswith(FULL)) == (2, True)
+@pytest.mark.parametrize(("words", "unbuffered"), [("--help", ""), ("data list", "1")], ids=["buffered", "unbuffered"])
+def test_full_disk_behind_the_output_is_one_line(tmp_path: Path, words: str, unbuffered: str) -> None:
+    code, (line,) = ended(tuple(words.split()), "> /dev/full", tmp_path, PYTHONUNBUFFERED=unbuffered)
+    assert (code, line.startswith(FULL)) == (2, True)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_full_disk_behind_all_output_is_an_exit_code(tmp_path: Path) -> None:
     assert ended(("show", "nothing"), "> /dev/full 2> /dev/full", tmp_path) == (2, [])
 
 
@@ -383,8 +389,8 @@ def run_with(overrides: Sequence[str], pool: Pool | None = None) -> Executed:
 
 def test_runs_and_stages_of_a_pool_share_one_engine(kgqa: Kgqa, events: Counter[str]) -> None:
     with closing(Pool()) as pool:
-        for words in (["seed=1"], ["seed=2"], ["judge=kgp"]):
-            assert run_with([*ANSWERING, *words], pool).run.metrics.failed == 0
+        runs = [run_with([*ANSWERING, word], pool).run for word in ("seed=1", "seed=2", "judge=kgp")]
+        assert [run.metrics.failed for run in runs] == [0, 0, 0]
         assert events == Counter(loaded=1)
     assert events == Counter(loaded=1, closed=1)
     cost = run_with(EXTRACTING).run.metrics.cost

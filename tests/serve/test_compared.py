@@ -39,7 +39,7 @@ def test_agent_is_tested_against_trace(agent: kgqa.Run) -> None:
     assert str(agent.folder) in str(comparison)
 
 
-def test_page_of_a_question_has_chain_costs_and_passages(agent: kgqa.Run) -> None:
+def test_page_of_a_question_has_chain_and_costs(agent: kgqa.Run) -> None:
     answers = read_answers(page_row(agent))
     question = answers.question(str(agent.predictions[0]["question_id"]))
     page = "".join(question_page(question, []))

@@ -46,28 +46,32 @@ from tests.unit.small_table import SMALL, cells_of, table_of
 GROUPS = groups()
 
 
-def test_every_published_table_is_complete() -> None:
-    for table in map(load_table, table_ids()):
-        assert len(set(table.rows)) == len(table.rows)
-        assert not table.against or table.against in [metric.name for metric in table.metrics]
-        for metric in table.metrics:
-            assert (metric.path is None) == bool(metric.why), metric
-        for cell in table.cells:
-            assert cell.column in table.columns, cell
-            assert len(cell.values) == len(table.metrics), cell
-            assert cell.why or cell.availability == "run", cell
-            assert bool(cell.trained) == (cell.availability == "needs training"), cell
-            assert not cell.substitute or cell.availability == "model retired", cell
-            assert set(cell.mean_of) <= set(table.rows), cell
+@pytest.mark.parametrize("table_id", table_ids())
+def test_every_published_table_is_complete(table_id: str) -> None:
+    table = load_table(table_id)
+    assert len(set(table.rows)) == len(table.rows)
+    assert not table.against or table.against in [metric.name for metric in table.metrics]
+    assert [metric for metric in table.metrics if (metric.path is None) != bool(metric.why)] == []
+    cells = table.cells
+    assert {cell.column for cell in cells} <= set(table.columns)
+    assert {len(cell.values) for cell in cells} <= {len(table.metrics)}
+    assert [cell for cell in cells if not cell.why and cell.availability != "run"] == []
+    assert [cell for cell in cells if bool(cell.trained) != (cell.availability == "needs training")] == []
+    assert [cell for cell in cells if cell.substitute and cell.availability != "model retired"] == []
+    assert {row for cell in cells for row in cell.mean_of} <= set(table.rows)
 
 
-def test_every_runnable_cell_composes_and_builds() -> None:
-    for table in map(load_table, table_ids()):
-        for cell in table.cells:
-            runs = cell.availability in ("run", "model retired", "needs training")
-            if runs and cell.column != table.average and not cell.mean_of:
-                trained = tuple(f"{key}=smollm2_135m" for key in cell.trained)
-                assert composes(merge_overrides(cell.overrides, cell.substitute, trained)), cell
+@pytest.mark.parametrize("table_id", table_ids())
+def test_every_runnable_cell_composes_and_builds(table_id: str) -> None:
+    table = load_table(table_id)
+    failures = []
+    for cell in table.cells:
+        runs = cell.availability in ("run", "model retired", "needs training")
+        if runs and cell.column != table.average and not cell.mean_of:
+            trained = tuple(f"{key}=smollm2_135m" for key in cell.trained)
+            if not composes(merge_overrides(cell.overrides, cell.substitute, trained)):
+                failures.append(cell)
+    assert failures == []
 
 
 @cache
@@ -113,16 +117,26 @@ def composed(choices: tuple[str, ...]) -> tuple[dict[str, Any], frozenset[str]]:
     return config, frozenset(flatten(config))
 
 
-def test_files_are_refused_or_completed_by_their_base(tmp_path: Path) -> None:
-    for lines, instead, complaint in [
+@pytest.mark.parametrize(
+    ("line", "instead", "complaint"),
+    [
         ("title: A table", "titel: A table", "title is missing"),
         ("availability: needs training", "availability: training", "rows.1.availability='training' is not"),
         ("{EM: scores.em,", "{EM: {path: scores.em, unti: s},", "metrics.0.unti='s' is an unknown key"),
-    ]:
-        with pytest.raises(DataError, match=f"^{tmp_path}/table1.yaml.*{re.escape(complaint)}"):
-            table_of(tmp_path, SMALL.replace(lines, instead, 1))
+    ],
+    ids=["missing key", "invalid value", "unknown key"],
+)
+def test_invalid_file_of_a_table_is_one_line(tmp_path: Path, line: str, instead: str, complaint: str) -> None:
+    with pytest.raises(DataError, match=f"^{tmp_path}/table1.yaml.*{re.escape(complaint)}"):
+        table_of(tmp_path, SMALL.replace(line, instead, 1))
+
+
+def test_unknown_table_has_a_suggestion() -> None:
     with pytest.raises(ConfigError, match=r"trace/tabel1: no such table or figure\. Did you mean trace/table1"):
         load_table("trace/tabel1")
+
+
+def test_base_completes_the_file_of_a_table(tmp_path: Path) -> None:
     base = """
     settings: {reader: [GPT-3, model], corpus: [Wikipedia, dataset.corpus]}
     columns: {Demo: [dataset=demo]}
@@ -150,9 +164,9 @@ def test_files_are_refused_or_completed_by_their_base(tmp_path: Path) -> None:
     old, new = table.cells
     assert old.overrides == ("dataset=demo", "seed=1", "method=ircot")
     assert new.overrides == ("dataset=demo", "method=ircot", "seed=2")
-    for cell in (old, new):
-        assert (cell.availability, cell.why) == ("model retired", "Nobody serves it.")
-        assert cell.substitute == ("model=gpt_4o_mini",)
+    assert {(cell.availability, cell.why, cell.substitute) for cell in (old, new)} == {
+        ("model retired", "Nobody serves it.", ("model=gpt_4o_mini",))
+    }
 
 
 def test_cell_with_missing_model_names_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,30 +269,56 @@ def test_missing_files_of_a_cell_are_named(tmp_path: Path, monkeypatch: pytest.M
     assert reason.startswith("roles.reader=llama3_8b_instruct: ")
 
 
-def test_row_order_is_equal_reversed_or_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def finished_cells(tmp_path: Path) -> tuple[Any, list[PlannedCell]]:
+    """Return a table and its two cells, both with the same finished run. In the paper the second row is better."""
     table, words = table_of(tmp_path, SMALL), ("model=smollm2_135m", "engine=scripted")
-    planned = plan_cells(table, words, "Direct,Retired,Demo")
+    planned = list(plan_cells(table, words, "Direct,Retired,Demo"))
     for number, each in enumerate(planned):
         folder = shutil.copytree(Path(__file__).parents[1] / "golden/artefacts/trace", tmp_path / str(number))
         each.runs = CellRuns(freeze(number, each.name, compose_experiment(each.overrides)), None, table.id)
         (run,) = each.tests
         run.run, run.finished, run.status = folder, FinishedRun.read(folder), "done"
-    # of the paper, the second row is better
-    for sign, counts in ((1, (0, 1, 0)), (-1, (1, 0, 0)), (0, (0, 0, 1))):
-        monkeypatch.setattr("kgqa.reproduce.comparison.compare_rows", lambda *_, sign=sign: sign)
-        compared = compare_cells(table, ("kgqa",), planned, [], 3.0)
-        assert compared.orders == [Order("Demo", name, 1, *counts) for name in ("EM", "F1")]
-        assert [(line.row, line.state) for line in compared.cells] == [("Direct", "done"), ("Retired", "done")]
+    return table, planned
+
+
+@pytest.mark.parametrize(
+    ("sign", "counts"),
+    [(1, (0, 1, 0)), (-1, (1, 0, 0)), (0, (0, 0, 1))],
+    ids=["reversed", "equal", "unknown"],
+)
+def test_row_order_is_equal_reversed_or_unknown(
+    finished_cells: tuple[Any, list[PlannedCell]],
+    monkeypatch: pytest.MonkeyPatch,
+    sign: int,
+    counts: tuple[int, int, int],
+) -> None:
+    table, planned = finished_cells
+    monkeypatch.setattr("kgqa.reproduce.comparison.compare_rows", lambda *_: sign)
+    compared = compare_cells(table, ("kgqa",), planned, [], 3.0)
+    assert compared.orders == [Order("Demo", name, 1, *counts) for name in ("EM", "F1")]
+    assert [(line.row, line.state) for line in compared.cells] == [("Direct", "done"), ("Retired", "done")]
+
+
+def test_number_of_questions_is_a_difference(finished_cells: tuple[Any, list[PlannedCell]]) -> None:
+    table, planned = finished_cells
     assert list(count_questions(table, None, planned)) == [("questions", "not reported", "2 per cell")]
-    assert "2 per cell, the files here have no more" in str(
-        list(count_questions(table, protocol("safe/table3"), planned))
-    )
-    first, second = planned
+    by_protocol = list(count_questions(table, protocol("safe/table3"), planned))
+    assert "2 per cell, the files here have no more" in str(by_protocol)
+
+
+def test_rows_with_one_model_have_no_order(finished_cells: tuple[Any, list[PlannedCell]]) -> None:
+    """The paper's two models can be one model here."""
+    table, (first, second) = finished_cells
     second.published = second.published.model_copy(update={"overrides": ("model=qwen3_8b",)})
-    # the paper's two models are one here
-    assert compare_cells(table, ("kgqa",), planned, [], 3.0).orders == []
-    assert first.tests[0].metrics
-    second.tests[0].status, second.tests[0].error, second.tests[0].finished = "failed", "no memory left", None
+    assert compare_cells(table, ("kgqa",), [first, second], [], 3.0).orders == []
+
+
+def test_failed_cell_has_its_error_in_the_table(finished_cells: tuple[Any, list[PlannedCell]]) -> None:
+    table, planned = finished_cells
+    assert planned[0].tests[0].metrics
+    run = planned[1].tests[0]
+    run.status, run.error, run.finished = "failed", "no memory left", None
     compared = compare_cells(table, ("kgqa",), planned, [], 3.0)
     assert [line.note for line in compared.lines if line.row == "Retired"] == ["failed: no memory left"] * 2
     assert (compared.cells[1].state, compared.cells[1].why) == ("failed", "no memory left")
@@ -294,25 +334,28 @@ def cell(table_id: str, only: str, *words: str) -> PlannedCell:
     return planned
 
 
-def test_commands_of_every_trained_model_are_valid() -> None:
-    """They parse, and compose with what is in conf/; what the last one trains has the model's name."""
+def test_every_trained_model_has_cells() -> None:
     assert len(TRAINED) == CELLS
     assert all(each.trained for each in TRAINED)
-    for name in sorted({name for each in TRAINED for name in each.trained.values()}):
-        assert find_model(name).what
-        assert find_model(name).makes
-        commands = [command for commands in plan_training([name]).values() for command in commands]
-        for words in commands:
-            args = parse(words)
-            check_composes(words[0], tuple(args.positionals), tuple(args.overrides))
-        command, words = commands[-1][0], commands[-1][1:]
-        if command == "bootstrap":
-            request = Bootstrap.of(words)
-            assert name in {request.adapter_name(k, role) for k in range(1, 5) for role in request.settings.train}
-        if command == "train":
-            training = TrainRequest.of(words[0], without_folder(words[1:]))
-            assert training.name == name
-            assert (None if training.training.learns_pairs else training.base.preset) == find_model(name).base
+
+
+@pytest.mark.parametrize("name", sorted({name for each in TRAINED for name in each.trained.values()}))
+def test_commands_of_every_trained_model_are_valid(name: str) -> None:
+    """They parse, and compose with what is in conf/. What the last one trains has the model's name."""
+    assert find_model(name).what
+    assert find_model(name).makes
+    commands = [command for commands in plan_training([name]).values() for command in commands]
+    for words in commands:
+        args = parse(words)
+        check_composes(words[0], tuple(args.positionals), tuple(args.overrides))
+    command, words = commands[-1][0], commands[-1][1:]
+    if command == "bootstrap":
+        request = Bootstrap.of(words)
+        assert name in {request.adapter_name(k, role) for k in range(1, 5) for role in request.settings.train}
+    if command == "train":
+        training = TrainRequest.of(words[0], without_folder(words[1:]))
+        assert training.name == name
+        assert (None if training.training.learns_pairs else training.base.preset) == find_model(name).base
 
 
 def without_folder(words: Sequence[str]) -> list[str]:
@@ -338,23 +381,40 @@ def check_composes(command: str, places: tuple[str, ...], overrides: tuple[str, 
         compose(overrides)
 
 
-def test_role_accepts_own_weights_and_rejects_others(tmp_path: Path) -> None:
+def test_role_accepts_own_weights(tmp_path: Path) -> None:
     (tmp_path / "judge.gguf").touch()
     option = f"trained.safe_evaluator_synthetic={tmp_path}/judge.gguf"
     planned = cell("safe/table12", "Synthetic Only? Qwen 3 4B,2Wiki", option)
     differing = list_setting_differences(load_table("safe/table12"), [planned], (option,))
     assert "trained.safe_evaluator_synthetic" in [name for name, *_ in differing]
     assert f"roles.feedback=qwen3_8b:{tmp_path}/judge.gguf@llamacpp" in planned.overrides
-    model, engine, *_ = choose_nodes("roles.feedback", f"qwen3_8b:{tmp_path}/judge.gguf@llamacpp", {})
+    run = compose_experiment(["engine=scripted"]).config
+    model, engine, *_ = choose_nodes("roles.feedback", f"qwen3_8b:{tmp_path}/judge.gguf@llamacpp", run)
     assert (model["name"], model["path"]) == ("qwen3_8b", f"{tmp_path}/judge.gguf")
     assert engine["_target_"] == "kgqa.engines.llamacpp.LlamaCpp"
+
+
+def test_missing_own_weights_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file or folder, nor a preset"):
         cell("kgp/table2", "T5,MuSiQue", f"trained.kgp_t5={tmp_path}/nowhere")
-    with pytest.raises(ConfigError, match=r"no cell of kgp/table2 needs it\. Did you mean kgp_t5"):
-        ReproduceRequest.of("kgp/table2", ["trained.kgp_t=x"])
-    with pytest.raises(ConfigError, match=r"no cell of trace/table1 needs it\. Remove it"):
-        ReproduceRequest.of("trace/table1", ["trained.kgp_t5=x"])
-    for choice, expected in [
+
+
+@pytest.mark.parametrize(
+    ("table_id", "option", "message"),
+    [
+        ("kgp/table2", "trained.kgp_t=x", r"no cell of kgp/table2 needs it\. Did you mean kgp_t5"),
+        ("trace/table1", "trained.kgp_t5=x", r"no cell of trace/table1 needs it\. Remove it"),
+    ],
+    ids=["typo", "another table"],
+)
+def test_unused_own_weights_are_rejected(table_id: str, option: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ReproduceRequest.of(table_id, [option])
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
         ("qwen3_8b", ("qwen3_8b", "", "", "")),
         ("qwen3_8b@vllm", ("qwen3_8b", "", "", "vllm")),
         ("qwen3_8b:/a/b@vllm", ("qwen3_8b", "/a/b", "", "vllm")),
@@ -362,8 +422,10 @@ def test_role_accepts_own_weights_and_rejects_others(tmp_path: Path) -> None:
         ("+knowtrace-hotpotqa/round4/explorer", ("", "", "knowtrace-hotpotqa/round4/explorer", "")),
         ("+safe@vllm", ("", "", "safe", "vllm")),
         ("qwen3_8b+/me@home/c:/c++/b@vllm", ("qwen3_8b", "", "/me@home/c:/c++/b", "vllm")),
-    ]:
-        assert parse_role(choice) == expected
+    ],
+)
+def test_role_is_model_weights_adapter_and_engine(choice: str, expected: tuple[str, ...]) -> None:
+    assert parse_role(choice) == expected
 
 
 PAPERS = ("ircot", "trace", "knowtrace", "kgp", "safe")
@@ -382,15 +444,21 @@ def among(paper: str, *overrides: str) -> dict[str, list[int]]:
     return {key: list(values) for key, values in questions.items()}
 
 
-def test_every_paper_has_a_protocol() -> None:
-    for paper in PAPERS:
-        rules = next(each for id_ in table_ids() if id_.startswith(f"{paper}/") and (each := protocol_of(id_)))
-        assert set(rules.tables) | set(rules.metrics) <= set(table_ids())
-        for metric in (rules.metric, *rules.metrics.values()):
-            check_metric("metric", metric)
-        for entry in rules.tune:
-            method = next(word for word in entry.when if word.startswith("method="))
-            assert entry.among.keys() <= flatten({"method": composed_node("method", method.partition("=")[2])}).keys()
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_paper_has_a_protocol(paper: str) -> None:
+    rules = next(each for id_ in table_ids() if id_.startswith(f"{paper}/") and (each := protocol_of(id_)))
+    assert set(rules.tables) | set(rules.metrics) <= set(table_ids())
+    for metric in (rules.metric, *rules.metrics.values()):
+        check_metric("metric", metric)
+    unknown = []
+    for entry in rules.tune:
+        method = next(word for word in entry.when if word.startswith("method="))
+        keys = flatten({"method": composed_node("method", method.partition("=")[2])}).keys()
+        unknown += [key for key in entry.among if key not in keys]
+    assert unknown == []
+
+
+def test_protocol_tunes_the_hyperparameters_of_a_cell() -> None:
     assert among("ircot", "method=retrieve_read", "method.scope=none") == {}
     assert set(among("ircot", "method=retrieve_read")) == {"method.passages", "method.few_shot.distractors"}
     assert among("ircot", "method=ircot")["method.passages_per_step"] == [2, 4, 6, 8]
@@ -398,11 +466,14 @@ def test_every_paper_has_a_protocol() -> None:
     assert len(among("trace", "experiment=trace_bi_encoder", "dataset=musique")["method.passages"]) == 20
     assert len(among("trace", "experiment=trace_bi_encoder", "dataset=2wiki")["method.passages"]) == 10
     assert among("trace", "method=no_context") == {}
+
+
+@pytest.mark.parametrize(("size", "count"), [(5, 5), (36, 36), (40, 36)], ids=["fewer", "all", "more than there are"])
+def test_protocol_tests_at_most_all_questions(size: int, count: int) -> None:
     experiment = compose_experiment(["method=no_context", "engine=scripted"])
-    for asked in (5, 36, 40):
-        few = protocol("safe/table3").model_copy(update={"test": asked})
-        (cell,) = CellRuns(freeze(0, "a", experiment), few, "safe/table3").plan_tests()
-        assert len(experiment_of(cell).data.questions) == min(asked, 36)
+    rules = protocol("safe/table3").model_copy(update={"test": size})
+    (cell,) = CellRuns(freeze(0, "a", experiment), rules, "safe/table3").plan_tests()
+    assert len(experiment_of(cell).data.questions) == count
 
 
 def test_cell_outside_the_protocol_is_a_failed_result() -> None:
@@ -420,32 +491,44 @@ def test_cells_of_a_protocol_have_the_same_questions() -> None:
     tune = (entry.model_copy(update={"among": some}) for entry, some in zip(rules.tune, few, strict=True))
     small = rules.model_copy(update={"dev": 5, "test": 7, "sets": ("1", "2"), "tune": tuple(tune)})
     base = ("dataset=demo", "engine=scripted", "ranker=lexical")
-    ids = set()
+    ids, dev_ids, counts = set[tuple[str, ...]](), set[str](), []
     for overrides in (("method=retrieve_read",), ("method=retrieve_read", "method.scope=none"), ("method=ircot",)):
         runs = CellRuns(freeze(0, "a", compose_experiment([*base, *overrides])), small, "ircot/table4")
-        tests = runs.plan_tests()
-        assert len(tests) == 2
+        tests, dev = runs.plan_tests(), runs.plan_dev()
         ids |= {tuple(question.id for question in experiment_of(cell).data.questions) for cell in tests}
-        assert len(runs.plan_dev()) == (4 if runs.among else 0)
-        assert not {id_ for cell in runs.plan_dev() for id_ in cell.config["ids"] or ()} & set(next(iter(ids)))
-    assert len(ids) == 1
+        dev_ids |= {id_ for cell in dev for id_ in cell.config["ids"] or ()}
+        counts.append((bool(runs.among), len(tests), len(dev)))
+    assert counts == [(True, 2, 4), (False, 2, 0), (True, 2, 4)]
+    (test_ids,) = ids
+    assert dev_ids.isdisjoint(test_ids)
 
 
-def test_trace_samples_the_last_500_training_questions() -> None:
-    for dataset, size in TRAIN_SIZES.items():
-        expected = np.random.RandomState(0).permutation(size)[-500:]
-        assert trace_positions(size) == sorted(expected)
-        if dataset == "musique":
-            sample = sample_as_trace([Question(f"{place}", "", ()) for place in range(size)], dataset)
-            assert [int(question.id) for question in sample] == sorted(expected)
-    for dataset, message in (
-        ("demo", "needs dataset=hotpotqa or 2wiki or musique"),
-        ("2wiki", "with 167,454 questions"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            sample_as_trace([Question("q", "", ())], dataset)
+@pytest.mark.parametrize("size", TRAIN_SIZES.values(), ids=TRAIN_SIZES)
+def test_trace_samples_the_last_500_training_questions(size: int) -> None:
+    assert trace_positions(size) == sorted(np.random.RandomState(0).permutation(size)[-500:])
+
+
+def test_sample_of_trace_has_the_questions_in_order() -> None:
+    size = TRAIN_SIZES["musique"]
+    sample = sample_as_trace([Question(f"{place}", "", ()) for place in range(size)], "musique")
+    assert [int(question.id) for question in sample] == trace_positions(size)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [("demo", "needs dataset=hotpotqa or 2wiki or musique"), ("2wiki", "with 167,454 questions")],
+)
+def test_sample_of_trace_needs_the_complete_file(dataset: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        sample_as_trace([Question("q", "", ())], dataset)
+
+
+def test_sample_of_trace_is_not_of_other_datasets() -> None:
     with pytest.raises(ConfigError, match="needs dataset="):
         _ = compose_experiment(["dataset=demo", "sample=trace_paper"]).data.questions
+
+
+def test_training_cells_of_trace_use_its_sample() -> None:
     tables = [load_table(id_) for id_ in table_ids() if id_.startswith("trace/")]
     values = [override_values(cell.overrides) for table in tables for cell in table.cells]
     samples = {value.get("sample") for value in values if value.get("dataset.split") == "train"}
