@@ -150,6 +150,14 @@ def test_authors_prompts_keep_paragraph_positions(tmp_path: Path) -> None:
 IRCOT_PROMPTS = Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "ircot_prompts.json.gz"
 
 
+def test_context_has_up_to_that_many_distractors() -> None:
+    example = load_thoughts("musique")[0]
+    last = len(example.contexts) - 1
+    assert [example.context(count) for count in (0, last, last + 1, 99)] == [
+        example.contexts[0], example.contexts[last], example.contexts[last], example.contexts[last]
+    ]  # fmt: skip
+
+
 def test_three_example_sets_differ_in_file_order() -> None:
     labelled = load_thoughts("musique")
     sets = [demonstration_set(labelled, number, 15) for number in (1, 2, 3)]

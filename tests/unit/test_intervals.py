@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from kgqa.scoring.intervals import difference_interval, estimate, share_interval, tango, wilson
+from kgqa.scoring.intervals import difference_interval, estimate, pool_interval, share_interval, tango, wilson
 
 # of F1 between 0 and 1
 FRACTIONS = np.array([0.2, 0.25, 2 / 7, 1 / 3, 0.4, 0.5, 4 / 7, 2 / 3, 0.8, 6 / 7])
@@ -30,6 +30,14 @@ def test_interval_of_zeros_and_ones_is_wilsons() -> None:
     assert share_interval([1.0] * 50 + [0.0] * 50) == pytest.approx((0.4038, 0.5962), abs=1e-4)
     assert share_interval([1.0] * 7 + [0.0] * 3) == pytest.approx(wilson(0.7, 10))
     assert estimate([None, 1.0, 1.0]).high == 100
+
+
+def test_pooled_share_is_parts_by_wholes() -> None:
+    assert pool_interval([(1, 4), (2, 8)] * 5) == (0.25, 0.25)
+    # of 80 parts of which half are 1, as Wilson's interval
+    assert pool_interval([(0, 1), (1, 1)] * 40) == pytest.approx(wilson(0.5, 80), abs=0.02)
+    with pytest.raises(ValueError, match="not 0"):
+        pool_interval([(1, 0)])
 
 
 @pytest.mark.parametrize("shares", [[], [0.5, float("nan")], [1.5], [-0.1]])

@@ -15,7 +15,7 @@ from kgqa.artifacts.schema import as_json
 from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.intervals import estimate
 from kgqa.scoring.metrics import available_profiles
-from kgqa.scoring.questions import ScoredQuestion, score_question, score_support
+from kgqa.scoring.questions import ScoredQuestion, percent_scores, score_question, score_support
 from kgqa.scoring.retrieval import (
     GoldPassage,
     Page,
@@ -82,6 +82,14 @@ def test_counts_and_means_in_any_order() -> None:
         row(answers=())
     assert as_json(summarise([EMPTY, FAILED, HALF, RIGHT])) == as_json(metrics)
     json.dumps([as_json(metrics), as_json(summarise([FAILED]))], allow_nan=False)
+
+
+def test_scores_of_a_question_are_percentages() -> None:
+    summary = summarise([RIGHT, HALF])
+    scores = percent_scores(HALF, summary)
+    assert (scores["em"], scores["f1"]) == (0.0, 66.666667)
+    assert percent_scores(None, summary)["em"] is None
+    assert percent_scores(RIGHT, None)["em"] is None
 
 
 def test_failed_questions_score_zero() -> None:

@@ -18,12 +18,13 @@ from kgqa.kg.exchange import (
     EXPORT_FORMATS,
     IMPORT_FORMATS,
     ImportedTriples,
+    RetrieverTriples,
     TripledPassage,
     read_passages,
     text_key,
     write_triples,
 )
-from kgqa.kg.extraction import Extraction, parse_triples
+from kgqa.kg.extraction import UNREADABLE, Extraction, parse_triples
 from kgqa.kg.graph import GraphSize, ReadChains, chain_statistics, graph_statistics
 from kgqa.kg.openie import OpenIe
 from kgqa.testing import drive
@@ -277,8 +278,32 @@ def test_every_export_has_every_triple(tmp_path: Path) -> None:
     for edge in graph.findall("g:edge", NAMESPACE):
         data = {each.get("key"): each.text or "" for each in edge.findall("g:data", NAMESPACE)}
         counts[names[edge.get("source")], data["relation"], names[edge.get("target")], data["passage"]] += 1
+    ids = [edge.get("id") for edge in graph.findall("g:edge", NAMESPACE)]
+    assert len(set(ids)) == len(ids)
     clean = str.maketrans("\x03\ud800", "\ufffd\ufffd")
     assert counts == Counter((*(part.translate(clean) for part in row), id_) for id_ in GRAPH for row in GRAPH[id_])
+
+
+@pytest.mark.parametrize(
+    ("completion", "flags", "count", "is_read"),
+    [
+        pytest.param("<Elm; has; a mill>", {}, 1, True, id="triple"),
+        pytest.param("<Elm; has; a mill>\n<Elm; has>", {}, 1, True, id="triple and short triple"),
+        pytest.param("<Elm; has>", {}, 0, False, id="short triple"),
+        pytest.param("", {}, 0, True, id="no triples"),
+        pytest.param("", {UNREADABLE: 1}, 0, False, id="unreadable reply"),
+    ],
+)
+def test_extraction_of_an_index_reports_unreadable_replies(
+    completion: str, flags: dict[str, int], count: int, is_read: bool
+) -> None:
+    class Fixed:
+        async def extract(self, passage: Passage) -> Extraction:
+            return Extraction(completion, flags=flags)
+
+    passage = Passage.of("Elm", "Elm has a mill.")
+    extracted = drive(RetrieverTriples("", extractor=Fixed()).extract(passage), None)  # type: ignore[arg-type]
+    assert (len(extracted[0]), extracted[1]) == (count, is_read)
 
 
 @pytest.mark.parametrize("form", EXPORT_FORMATS)
