@@ -303,6 +303,26 @@ def test_era_cot_goes_through_its_five_stages() -> None:
     once = len(f"Title: {REED.title} {REED.text}".split())
     assert answer.figures == {"entities": 3, "explicit": 2, "implicit": 1, "passage_tokens": 6 * once}
     assert (answer.context_tokens, answer.text) == (once, "Gorm")
+
+
+@pytest.mark.parametrize(
+    ("score", "count", "flags"),
+    [
+        pytest.param(" 6", 1, {}, id="at the threshold"),
+        pytest.param(" 5", 0, {}, id="below the threshold"),
+        pytest.param(" surely", 0, {"unreadable_score": 1}, id="unreadable"),
+    ],
+)
+def test_era_cot_drops_unreliable_relations(score: str, count: int, flags: dict[str, int]) -> None:
+    explicit, implicit = "Reed Lake; by; Ada Holm>", "<Reed Lake's author; born in; Gorm>"
+    world = World(" Reed Lake\n- Gorm", explicit, implicit, score, "\nAnswer: Gorm")
+    answer = world.answer("era_cot")
+    assert answer.figures["implicit"] == count
+    assert answer.flags == flags
+    assert (implicit in world.prompts()[-1]) == bool(count)
+
+
+def test_era_cot_limits_relations_of_a_pair() -> None:
     between = "\n".join(f"<A; relation {number}; B>\n<b; relation {number}; a>" for number in range(3))
     others = "\n".join(f"<entity {number}; relation; C>" for number in range(30))
     world = World("A (person)", "", f"{between}\n{others}", *["9"] * 32, "\nAnswer: Gorm")

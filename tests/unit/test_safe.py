@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -62,6 +63,22 @@ def test_another_evaluator_has_to_be_named() -> None:
         _ = compose_experiment(own).method
     assert isinstance(compose_experiment((*own, "roles.feedback=qwen3_4b")).method, Safe)
     assert isinstance(compose_experiment(("method=safe", "engine=scripted")).method, Safe)
+
+
+@pytest.mark.parametrize(("feedback", "role"), [("self", "reader"), ("model", "feedback")])
+def test_feedback_decides_the_role_of_the_judge(feedback: str, role: str) -> None:
+    world = World(AUTHOR, RIGHT, FINAL, RIGHT)
+    world.answer(feedback=feedback)
+    roles = [(stage, call.role) for stage, call in zip(world.stages, world.generations, strict=True)]
+    assert roles == [("step", "reader"), ("judge", role)] * 2
+
+
+def test_passages_of_a_prompt_have_numbers() -> None:
+    world = World(AUTHOR, BORN, FINAL)
+    world.answer(feedback="none", passages=2)
+    prompt = world.generations[0].prompt.messages[-1].content
+    context = prompt.rpartition("Title: Passage 1: ")[2]
+    assert re.match(r"(Reed Lake|Ada Holm)\n.*\n\nTitle: Passage 2: (Reed Lake|Ada Holm)\n", context)
 
 
 def test_rejected_step_is_retried_then_accepted() -> None:
