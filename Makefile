@@ -31,7 +31,7 @@ LOCKED      := $(PIP) -c constraints.txt
 LOCKED_VLLM := $(PIP) -c constraints-vllm.txt
 GET_TORCH   := $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 LIGHT := llamacpp,openai,ircot,faiss-cpu,elasticsearch,fuzzy,bm25s,pdf,datasets,joblib,submitit,optuna,serve,view
-HEAVY := $(LIGHT),transformers,sentence-transformers,rerankers,train,mlflow,wandb
+HEAVY := $(LIGHT),transformers,sentence-transformers,rerankers,train,mlflow,wandb,mcp,anthropic,gemini
 # `make test-engines` skips the tests that `make test` has passed
 PASSED     := $(VENV)/passed
 VLLM_TESTS := $(addprefix tests/engines/,test_contract.py test_exactness.py test_thinking.py test_vllm.py) \
@@ -81,8 +81,8 @@ test-engines: $(ENGINES)/.done $(VLLM)/.done ## set up torch, trackers and vLLM,
 	fi; \
 	exit $$status
 
-test-agents: $(FRAMEWORKS)/.done $(VERIFIERS)/.done ## set up openai, LangGraph, DSPy, smolagents and MCP, and run the agents of docs/AGENTS.md with them
-	@KGQA_KILLS=20 $(FRAMEWORKS)/bin/python -m pytest tests/agents tests/serve/test_kills.py --durations=5
+test-agents: $(FRAMEWORKS)/.done $(VERIFIERS)/.done ## set up openai, LangGraph, DSPy, smolagents, MCP and the clients of vendors, and run the agents of docs/AGENTS.md
+	@KGQA_KILLS=20 $(FRAMEWORKS)/bin/python -m pytest tests/agents tests/serve/test_kills.py tests/engines/test_vendors.py --durations=5
 	@$(VERIFIERS)/bin/python -m pytest tests/agents/test_verifiers.py
 
 unit: $(DONE)-test ## the tests that need no weights and start no processes
@@ -172,7 +172,7 @@ $(FRAMEWORKS)/.done: pyproject.toml
 	@echo "→ setting up $(FRAMEWORKS): openai, anthropic, LangGraph, DSPy, smolagents, MCP"
 	@$(PYTHON) -m venv $(FRAMEWORKS)
 	@$(WAIT) $(FRAMEWORKS)/bin/python $(PIP) 'pip>=25.1'
-	@$(WAIT) $(FRAMEWORKS)/bin/python $(PIP) -e '.[serve,mcp]' --group test openai anthropic langgraph langchain-openai dspy smolagents
+	@$(WAIT) $(FRAMEWORKS)/bin/python $(PIP) -e '.[serve,mcp,anthropic,gemini]' --group test openai langgraph langchain-openai dspy smolagents
 	@touch $@
 
 # verifiers pins mcp

@@ -268,3 +268,19 @@ def test_missing_logprobs_are_rejected(abilities: AgentAbilities, keys: dict[str
         response = chat(address, **keys)
     assert response.status_code == 400
     assert named in response.json()["error"]["message"]
+
+
+PREFILLS: dict[str, Json] = {
+    "chat/completions": {"continue_final_message": True},
+    "messages": {"max_tokens": 9},
+}
+
+
+@pytest.mark.parametrize(("path", "keys"), PREFILLS.items(), ids=PREFILLS)
+def test_prefill_is_rejected_by_name(path: str, keys: dict[str, Json]) -> None:
+    messages: Json = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "It was"}]
+    with open_world(abilities=AgentAbilities("stand-in", prefill=False)) as (address, world, _):
+        response = post(f"{address}/v1/{path}", {"messages": messages, **keys})
+    assert response.status_code == 400
+    assert "prefill" in response.text
+    assert not world.calls

@@ -19,7 +19,7 @@ from tests.composed import build_choice, composed_node
 from tests.unit.files import write
 
 # a file that must exist, and a limit that needs a model with prices
-NOT_VARIED = ("Scripted.rules", "OpenAI.budget_usd")
+NOT_VARIED = ("Scripted.rules", "OpenAI.budget_usd", "Anthropic.budget_usd", "Gemini.budget_usd")
 GROUPS = ("engine", "ranker", "reranker", "retriever", "graph", "judge", "kg")
 REQUIRED: dict[str, dict[str, Any]] = {
     "imported": {"path": "triples.jsonl"},

@@ -153,6 +153,7 @@ def find_abilities(runner: Runner) -> AgentAbilities:
         roles=frozenset(filter(None, experiment.role_nodes)),
         functions=getattr(base, "calls_functions", False),
         logprobs=getattr(base, "lists_logprobs", False),
+        prefill=getattr(base, "continues_messages", True),
         search=bool(index),
         index=index,
     )

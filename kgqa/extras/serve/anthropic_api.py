@@ -9,7 +9,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, NonNegativeFloat, PositiveInt
 
 from kgqa.calls import Generate
-from kgqa.extras.serve.openai_api import ServedReply, check_model, join_text, read_tools, request_id
+from kgqa.extras.serve.openai_api import (
+    ServedReply,
+    check_model,
+    check_prefill,
+    join_text,
+    read_tools,
+    request_id,
+)
 from kgqa.extras.serve.session import AgentSession, NotSupported
 from kgqa.types import Completion, Json, Message, Prompt, ToolCall
 
@@ -64,6 +71,7 @@ class MessagesRequest(BaseModel):
         messages = [*system, *(message for each in self.messages for message in each.messages())]
         prefill = ""
         if self.messages[-1].role == "assistant":
+            check_prefill(session)
             prefill = messages.pop().content
         tools, choice = read_tools([tool.json_form() for tool in self.tools or ()], self._choice(), session)
         temperature = session.limits.temperature if self.temperature is None else self.temperature

@@ -122,6 +122,7 @@ async def chat(body: Mapping[str, Json], session: AgentSession) -> ServedReply:
     *before, last = messages = [each.message() for each in request.messages]
     prefill = ""
     if request.continue_final_message and last.role == "assistant":
+        check_prefill(session)
         messages, prefill = before, last.content
     prompt = Prompt("agent/chat", tuple(messages), prefill)
     call = request.generate(prompt, session, request.max_completion_tokens or request.max_tokens)
@@ -197,6 +198,12 @@ def check_logprobs(logprobs: int | None, request: Sampling, session: AgentSessio
         raise NotSupported("logprobs: this engine does not list the log-probabilities of generated tokens")
     if logprobs is None and request.return_token_ids:
         raise NotSupported("return_token_ids: request logprobs, too")
+
+
+def check_prefill(session: AgentSession) -> None:
+    """Raise NotSupported if the engine cannot continue the start of a reply."""
+    if not session.abilities.prefill:
+        raise NotSupported("prefill: this engine cannot continue the start of a reply. End with a message of the user")
 
 
 def chat_logprobs(reply: Completion) -> Json:

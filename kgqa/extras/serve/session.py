@@ -45,6 +45,8 @@ class AgentAbilities:
     functions: bool = False
     # whether it can list log-probabilities
     logprobs: bool = False
+    # whether it can continue the start of a reply, or the model sees it as a message
+    prefill: bool = True
     search: bool = False
     # the name of what is searched, by its content
     index: str = ""
