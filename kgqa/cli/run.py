@@ -12,9 +12,10 @@ from kgqa.config.composing import compose
 from kgqa.config.files import format_yaml
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.experiment import Experiment
-from kgqa.experiment.run import Executed, execute, track
+from kgqa.experiment.run import Executed, execute
 from kgqa.experiment.session import Session
 from kgqa.runtime.monitor import LOG
+from kgqa.util.registry import load_registered
 from kgqa.util.text import escape_control, pluralize
 
 
@@ -51,8 +52,8 @@ def run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool 
             show_plan(plan, len(experiment.data.questions), terminal, method, with_prompts=with_prompts)
             return 0
         executed = execute(session, terminal)
-        if executed.was_finished:
-            track(experiment, executed.run, terminal)
+        if executed.was_finished and experiment.config.get("tracker") is not None:
+            load_registered("track_run")(experiment, executed.run.folder, executed.run.metrics, terminal)
     _show_summary(experiment, executed, terminal)
     return terminal.end(executed.run.folder, executed.failure)
 

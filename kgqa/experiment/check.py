@@ -33,8 +33,11 @@ DEMO = "demo"
 Leaks = Mapping[str, int]
 
 
-def check(session: Session) -> None:
-    """Raise UsageError for the first thing that would stop the run. Nothing is loaded."""
+def check(session: Session) -> Leaks:
+    """Raise UsageError for the first thing that would stop the run. Nothing is loaded.
+
+    Return how many of the questions something in use was trained on.
+    """
     experiment = session.experiment
     if experiment.judge and not experiment.has_answers:
         names = f"judge={experiment.name('judge')}: method={experiment.name('method')}"
@@ -50,7 +53,7 @@ def check(session: Session) -> None:
     session.judge_engines.identities()
     check_capabilities(session)
     refuse_perturbed_search(experiment)
-    refuse_trained(experiment)
+    leaks = refuse_trained(experiment)
     needed = experiment.choices.keys() | experiment.method.uses
     if "retriever" in needed:
         session.retriever  # noqa: B018 - builds it
@@ -61,6 +64,7 @@ def check(session: Session) -> None:
     if (check_questions := getattr(experiment.method, "check", None)) is not None:
         for warning in check_questions(experiment.data.whole.questions()):
             session.say_once(f"warning: {warning}")
+    return leaks
 
 
 def _check_rankers(session: Session, needed: Collection[str]) -> None:
@@ -98,10 +102,12 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
             yield f"warning: {text} has no effect: method={experiment.name('method')} uses no {group}."
 
 
-def refuse_trained(experiment: Experiment) -> None:
+def refuse_trained(experiment: Experiment) -> Leaks:
     """Raise ConfigError if something in use was trained on the questions, unless the user allows it."""
-    if not experiment.settings.allow_trained_questions and (leaks := find_leaks(experiment)):
+    leaks = find_leaks(experiment)
+    if leaks and not experiment.settings.allow_trained_questions:
         raise ConfigError(refusal(leaks, len(experiment.data.questions)))
+    return leaks
 
 
 def refusal(leaks: Leaks, questions: int) -> str:

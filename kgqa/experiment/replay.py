@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -47,7 +47,7 @@ def replay(folder: Path, display: Display) -> ReplayCache:
     with (
         closing(ReplayCache(call_cache())) as calls,
         Session(experiment, calls=calls) as session,
-        open_index(session, display) as index,
+        open_index(session, display) if experiment.searches else nullcontext() as index,
     ):
         replayed, *_ = replay_questions(session, index)
     missing = calls.missing

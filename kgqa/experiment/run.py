@@ -10,34 +10,34 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kgqa.artifacts.manifest import check_hash
 from kgqa.artifacts.metrics import METRICS as METRICS_FILE
 from kgqa.artifacts.metrics import UNDEFINED, Metrics, Retrieval, Throughput
-from kgqa.artifacts.predictions import PREDICTIONS, Prediction, question_ids
-from kgqa.artifacts.run import IDENTITY, SCRIPTED, SETTINGS, Chosen, FinishedRun, Setting
-from kgqa.artifacts.schema import as_json, extend, read_json
+from kgqa.artifacts.predictions import Prediction, question_ids
+from kgqa.artifacts.run import IDENTITY, SCRIPTED, SETTINGS, FinishedRun, Setting
+from kgqa.artifacts.schema import extend, read_json
 from kgqa.artifacts.trace import TRACE, TracedQuestion
 from kgqa.artifacts.verdicts import VERDICTS
 from kgqa.calls import Neighbours, Search, Triples
-from kgqa.config.files import flatten, format_yaml
+from kgqa.config.files import flatten
 from kgqa.config.keys import find_sources
 from kgqa.config.overrides import format_value
 from kgqa.config.settings import list_reported_settings
 from kgqa.config.targets import load_run_config
 from kgqa.errors import KgqaError, UsageError
 from kgqa.experiment.capabilities import check_servers
-from kgqa.experiment.check import check, find_leaks, refuse_trained
+from kgqa.experiment.check import check, refuse_trained
 from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.identity import refuse_to_replace
 from kgqa.experiment.manifest import code_hash, manifest
 from kgqa.experiment.prepare import prepare
-from kgqa.experiment.prepare.indexes import measure_retriever, open_index
-from kgqa.experiment.session import Runner, Session
+from kgqa.experiment.prepare.indexes import measure_retriever
+from kgqa.experiment.session import Inputs, Runner, Session
 from kgqa.identity.component import identity_of
 from kgqa.kg.graph import GraphSize, ReadChains, chain_statistics
 from kgqa.protocols import Engine, Method
@@ -47,11 +47,11 @@ from kgqa.runtime.display import Display
 from kgqa.runtime.folder import RunFolder, run_name, trace_question
 from kgqa.runtime.monitor import log_event, monitor_work
 from kgqa.runtime.scheduler import CallRecord
-from kgqa.scoring.questions import METRICS, ScoredQuestion, prediction_lines, score_questions
+from kgqa.scoring.questions import METRICS, ScoredQuestion, collect_shares, prediction_lines, score_questions
 from kgqa.scoring.retrieval import RetrievedPassages, gold_pages, gold_passages, gold_ranks, summarise_retrieval
 from kgqa.scoring.summary import summarise
 from kgqa.types import Answer, Question, Triple
-from kgqa.util.fs import jsonl_text, sha256
+from kgqa.util.fs import jsonl_text
 from kgqa.util.redaction import describe_error, format_frames, function_line
 from kgqa.util.registry import load_registered
 from kgqa.util.settings import name_of
@@ -86,91 +86,91 @@ def execute(session: Session, display: Display) -> Executed:
         EngineDied: all replies so far are in the call cache.
     """
     started, experiment = time.monotonic(), session.experiment
-    # also of a finished run: something can have been trained on its questions since
-    refuse_trained(experiment)
     if finished := find_finished_run(session):
         display.line(f"{finished.folder}: already complete")
         return Executed(finished, was_finished=True)
-    check(session)
+    leaks = check(session)
     check_servers(session)
-    with ExitStack() as searching:
-        index = searching.enter_context(open_index(session, display))
-        with (
-            closing(RunFolder(session.folder, session.identity)) as folder,
-            monitor_work(display, "run", folder.path, identity=run_name(session.identity)) as display,
-        ):
-            try:
-                run, errors = _answer_and_score(session, index, folder, display, searching.close, started)
-            except BaseException:
-                folder.is_worthless = session.spent == Spent()
-                raise
-    track(experiment, run, display)
-    limit, metrics = experiment.settings.max_failure_rate, run.metrics
+    with (
+        closing(RunFolder(session.folder, session.identity)) as folder,
+        monitor_work(display, "run", folder.path, identity=run_name(session.identity)) as display,
+        _keep_folder_if_paid(session, folder),
+        ExitStack() as prepared,
+    ):
+        # another process can have answered more since the folder was chosen
+        refuse_to_replace(experiment, folder.path)
+        inputs = prepared.enter_context(prepare(session, display))
+        with session.runner(inputs) as runner:
+            answers = answer_questions(runner, folder.record, display)
+        scored = score_questions(experiment.data.questions, answers.predictions, experiment.profile)
+        metrics = measure(session, answers, scored, inputs)
+        metrics = metrics.replace(seconds=round(time.monotonic() - started, 1), trained_questions=leaks or None)
+        settings, origin = tuple(_used_settings(experiment)), manifest(session, inputs.index)
+        run = FinishedRun(folder.path, experiment.choices, settings, origin, metrics, collect_shares(scored))
+        run = folder.finish(prediction_lines(scored, metrics), experiment.config, run)
+        _report(run, scored)
+        if experiment.judge:
+            # the models make room for the judge's
+            prepared.close()
+            session.end_models()
+            run = _judge(session, folder, run, scored, display)
+    if experiment.config.get("tracker") is not None:
+        load_registered("track_run")(experiment, run.folder, run.metrics, display)
+    return Executed(run, _explain_failures(experiment, metrics, answers.errors))
+
+
+@contextmanager
+def _keep_folder_if_paid(session: Session, folder: RunFolder) -> Iterator[None]:
+    """Mark the folder as worthless if an error ends the block before any call was paid."""
+    try:
+        yield
+    except BaseException:
+        folder.is_worthless = session.spent == Spent()
+        raise
+
+
+def _report(run: FinishedRun, scored: Sequence[ScoredQuestion]) -> None:
+    """Write the reports of a run."""
+    # imported after the last question, so that the first call is made early
+    from kgqa.report.exports import write_report
+
+    for form in REPORTS:
+        write_report(run, form, scored=scored)
+
+
+def _judge(
+    session: Session, folder: RunFolder, run: FinishedRun, scored: Sequence[ScoredQuestion], display: Display
+) -> FinishedRun:
+    """Judge the answers, write the verdicts, the metrics and the reports, and return the run."""
+    from kgqa.experiment.judging import judge_answers
+
+    judged = judge_answers(session, scored, display, reader_preset(session.experiment.config), folder.path)
+    folder.write(VERDICTS, jsonl_text(line.json() for line in judged.lines))
+    imported = len(session.cache.imported) or None
+    run = folder.write_metrics(run, run.metrics.replace(judge=judged.metrics, imported=imported))
+    _report(run, scored)
+    return run
+
+
+def _explain_failures(experiment: Experiment, metrics: Metrics, errors: Sequence[str]) -> str | None:
+    """Return in one line that more questions failed than the run allows, or None."""
+    limit = experiment.settings.max_failure_rate
     if metrics.failed <= limit * metrics.questions:
-        return Executed(run)
+        return None
     count = f"{metrics.failed} of {metrics.questions} questions failed"
-    return Executed(run, f"{count}, above max_failure_rate={limit:g}: {errors[0]}")
-
-
-def _answer_and_score(
-    session: Session,
-    index: PoolIndex | None,
-    folder: RunFolder,
-    display: Display,
-    close_index: Callable[[], None],
-    started: float,
-) -> tuple[FinishedRun, Sequence[str]]:
-    """Prepare, answer, score and judge, and write all files of the run. Return it with the errors of its questions."""
-    experiment = session.experiment
-    questions = experiment.data.questions
-    # another process can have answered more since the folder was chosen
-    refuse_to_replace(experiment, folder.path)
-    config = format_yaml({key: value for key, value in experiment.config.items() if key != "choices"})
-    origin, rerun = manifest(session, index), (folder.path / METRICS_FILE).exists()
-    if not rerun:
-        folder.write_settings(config, origin)
-    inputs = prepare(session, index, display)
-    with session.runner(inputs) as runner:
-        answers = answer_questions(runner, folder.record, display)
-    scored = score_questions(questions, answers.predictions, experiment.profile)
-    metrics = measure(experiment, answers, scored, index)
-    folder.finish(prediction_lines(scored, metrics))
-    # an earlier run's scores must not be there with these settings
-    if rerun:
-        folder.write_settings(config, origin)
-    if inputs.triples:
-        from kgqa.experiment.prepare.triples import describe_triples
-
-        metrics = metrics.replace(graph=describe_triples(inputs.triples, answers.graphs, questions))
-    metrics = metrics.replace(
-        cost=metrics.cost.replace(extraction_paid=inputs.extraction.costs(len(questions)).paid),
-        seconds=round(time.monotonic() - started, 1),
-        passage_graph=inputs.graphs.statistics(questions) if inputs.graphs else None,
-        retriever=measure_retriever(session, index),
-        trained_questions=find_leaks(experiment) or None,
-        imported=len(session.cache.imported) or None,
-        predictions=sha256(folder.path / PREDICTIONS),
-    )
-    run = _write_reports(experiment, folder, metrics, scored)
-    if experiment.judge:
-        from kgqa.experiment.judging import judge_answers
-
-        # the models make room for the judge's
-        close_index()
-        session.end_models()
-        judged = judge_answers(session, scored, display, reader_preset(experiment.config), folder.path)
-        folder.write(VERDICTS, jsonl_text(line.json() for line in judged.lines))
-        metrics = metrics.replace(judge=judged.metrics, imported=len(session.cache.imported) or None)
-        run = _write_reports(experiment, folder, metrics, scored)
-    return run, answers.errors
+    return f"{count}, above max_failure_rate={limit:g}: {errors[0]}"
 
 
 def find_finished_run(session: Session) -> FinishedRun | None:
     """Return the run if its folder has it for this code, data and settings, without failed questions.
 
-    The data file is only hashed.
+    The data file is only hashed, unless something in use was trained.
+
+    Raises ConfigError if something was trained on the questions, and the user does not allow it.
     """
     experiment = session.experiment
+    # something can have been trained on its questions since
+    leaks = refuse_trained(experiment)
     folder = session.folder
     try:
         run, identity = FinishedRun.read(folder), read_json(folder / IDENTITY)
@@ -198,6 +198,7 @@ def find_finished_run(session: Session) -> FinishedRun | None:
         and metrics.predictions is not None
         and (experiment.judge is None or _is_judged(session, metrics))
         and max(times[0]) <= times[1][0] <= min(times[2])
+        and (metrics.trained_questions or {}) == leaks
     )
     return run if finished else None
 
@@ -208,30 +209,6 @@ def _is_judged(session: Session, metrics: Metrics) -> bool:
 
     judged = metrics.judge
     return judged is not None and not judged.unscored and judged.identity == identify_judge(session)
-
-
-def _write_reports(
-    experiment: Experiment, folder: RunFolder, metrics: Metrics, scored: Sequence[ScoredQuestion]
-) -> FinishedRun:
-    """Write metrics, settings and reports, and return the run."""
-    # imported after the last question, so that the first call is made early
-    from kgqa.report.exports import write_report
-    from kgqa.report.shares import collect_shares
-
-    content = folder.write_metrics(metrics.json())
-    settings = Chosen(choices=experiment.choices, settings=tuple(_used_settings(experiment)))
-    folder.write_json(SETTINGS, as_json(settings))
-    shares = collect_shares(scored)
-    run = FinishedRun(folder.path, settings.choices, settings.settings, content, metrics, shares)
-    for form in REPORTS:
-        write_report(run, form, scored=scored)
-    return run
-
-
-def track(experiment: Experiment, run: FinishedRun, display: Display) -> None:
-    """Log a run if a tracker is chosen."""
-    if experiment.config.get("tracker") is not None:
-        load_registered("track_run")(experiment, run.folder, run.metrics, display)
 
 
 def _used_settings(experiment: Experiment) -> Iterator[Setting]:
@@ -301,7 +278,7 @@ def answer_unscored(session: Session, display: Display) -> list[TracedQuestion]:
     A failed question has an error instead of an answer.
     """
     traced = list[TracedQuestion]()
-    with open_index(session, display) as index, session.runner(prepare(session, index, display)) as runner:
+    with prepare(session, display) as inputs, session.runner(inputs) as runner:
         answer_questions(runner, lambda *ended: traced.append(trace_question(*ended)), display)
     return traced
 
@@ -349,11 +326,10 @@ def _find_triples(records: Iterable[CallRecord]) -> Iterator[Triple]:
             yield from record.reply
 
 
-def measure(
-    experiment: Experiment, answers: Answers, scored: Sequence[ScoredQuestion], index: PoolIndex | None
-) -> Metrics:
+def measure(session: Session, answers: Answers, scored: Sequence[ScoredQuestion], inputs: Inputs) -> Metrics:
     """Return what `metrics.json` contains of the answers."""
-    ledger = answers.ledger
+    experiment, ledger, index = session.experiment, answers.ledger, inputs.index
+    questions = experiment.data.questions
     summary = summarise(scored).replace(missing_golds=experiment.data.missing_golds or None)
     retrieves = experiment.searches or "reranker" in experiment.method.uses
     if not experiment.has_answers:
@@ -375,10 +351,16 @@ def measure(
         for row in scored
         if row.prediction.error is None
     ]
+    graph = None
+    if inputs.triples:
+        from kgqa.experiment.prepare.triples import describe_triples
+
+        graph = describe_triples(inputs.triples, answers.graphs, questions)
+    extraction = inputs.extraction.costs(len(questions))
     return extend(
         Metrics,
         summary,
-        cost=ledger.costs(len(scored)),
+        cost=ledger.costs(len(scored)).replace(extraction_paid=extraction.paid),
         throughput=answers.throughput,
         calls=dict(ledger.answered),
         cache_hits=dict(ledger.hits),
@@ -386,6 +368,10 @@ def measure(
         call_seconds={kind: round(seconds, 6) for kind, seconds in sorted(ledger.seconds.items())},
         retrieval=retrieval,
         chains=chain_statistics(chains) if answers.chains else None,
+        graph=graph,
+        passage_graph=inputs.graphs.statistics(questions) if inputs.graphs else None,
+        retriever=measure_retriever(session, index),
+        imported=len(session.cache.imported) or None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kgqa.artifacts.evaluation import EVALUATION, read_evaluation
@@ -11,7 +11,7 @@ from kgqa.artifacts.predictions import run_predictions
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import read_questions
 from kgqa.artifacts.verdicts import VERDICTS, read_verdicts
-from kgqa.scoring.questions import METRICS, ScoredQuestion, score_questions
+from kgqa.scoring.questions import METRICS, collect_shares, score_questions
 
 Shares = Mapping[str, float | None]  # by question
 
@@ -30,11 +30,6 @@ class RunShares:
     def of(self, score: str) -> Shares:
         """Return the shares of a score, {} if it has none."""
         return self.by_score.get(score, {})
-
-
-def collect_shares(rows: Sequence[ScoredQuestion]) -> dict[str, Shares]:
-    """Return the share of each question by score."""
-    return {name: {row.id: metric.share(row) for row in rows} for name, metric in METRICS.items()}
 
 
 def read_shares(run: FinishedRun) -> RunShares:

@@ -190,9 +190,13 @@ class Budget:
     def spent(self) -> bool:
         return self.exhausted or self._used >= self.limit
 
-    def pay(self, paid: Spent) -> None:
-        """Count what a cell's calls, extractions and judge were paid for in this command."""
+    def pay(self, paid: Spent, *, exhausted: bool = False) -> None:
+        """Count the cost of a cell: its calls, extractions and judge in this command.
+
+        exhausted: its engine stopped because the budget was spent.
+        """
         self.paid += paid
+        self.exhausted = self.exhausted or exhausted
 
     def left(self) -> Budget:
         """Return the rest. It is never 0, because an engine without a budget has no limit."""

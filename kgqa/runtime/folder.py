@@ -6,17 +6,19 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from kgqa.artifacts.call_schema import format_call, format_reply
-from kgqa.artifacts.manifest import MANIFEST, Manifest
-from kgqa.artifacts.metrics import METRICS
+from kgqa.artifacts.manifest import MANIFEST
+from kgqa.artifacts.metrics import METRICS as METRICS_FILE
+from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.predictions import PARTIAL_PREDICTIONS, PREDICTIONS, Prediction
-from kgqa.artifacts.run import IDENTITY
-from kgqa.artifacts.schema import read_json
+from kgqa.artifacts.run import IDENTITY, SETTINGS, Chosen, FinishedRun
+from kgqa.artifacts.schema import as_json, read_json
 from kgqa.artifacts.trace import PARTIAL_TRACE, TRACE, TracedCall, TracedQuestion
-from kgqa.config.files import flatten
+from kgqa.config.files import Config, flatten, format_yaml
 from kgqa.errors import ConfigError
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Json, Question
@@ -79,43 +81,41 @@ class RunFolder:
         """Replace a file of the folder, completely or not at all."""
         return replace_file(self.path / name, text)
 
-    def write_json(self, name: str, value: Json) -> Path:
-        return self.write(name, json_text(value))
+    def finish(self, lines: Iterable[Mapping[str, Json]], config: Config, run: FinishedRun) -> FinishedRun:
+        """Write all files of the run except the reports, replacing those of an earlier run, and return it.
 
-    def write_settings(self, config: str, manifest: Manifest) -> None:
-        self.write("config.yaml", config)
-        self.write_json(MANIFEST, manifest.json())
+        The earlier metrics go first: a run without them is not finished, and these must not be read with its settings.
+        The earlier manifest has the hashes of other files.
 
-    def write_metrics(self, metrics: Json) -> Manifest:
-        """Write `metrics.json`, and before it its hash and those of predictions and trace to the manifest.
-
-        Return the manifest.
-        """
-        text = json_text(metrics)
-        hashes = {name: sha256(self.path / name) for name in (PREDICTIONS, TRACE)}
-        hashes[METRICS] = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
-        manifest = Manifest.read(self.path).replace(files=hashes)
-        self.write_json(MANIFEST, manifest.json())
-        self.write(METRICS, text)
-        return manifest
-
-    def finish(self, lines: Iterable[Mapping[str, Json]]) -> None:
-        """Write `predictions.jsonl` with these lines, and replace the files of an earlier run.
-
-        The earlier metrics go first: a run without them is not finished.
+        Args:
+            lines: of `predictions.jsonl`.
         """
         with explain_storage_errors(self.path, OUT_ELSEWHERE):
-            (self.path / METRICS).unlink(missing_ok=True)
+            for name in (METRICS_FILE, MANIFEST):
+                (self.path / name).unlink(missing_ok=True)
         self.write(PREDICTIONS, jsonl_text(lines))
         with explain_storage_errors(self.path, OUT_ELSEWHERE):
             (self.path / PARTIAL_TRACE).replace(self.path / TRACE)
             (self.path / PARTIAL_PREDICTIONS).unlink(missing_ok=True)
+        self.write("config.yaml", format_yaml({key: value for key, value in config.items() if key != "choices"}))
+        return self.write_metrics(run, run.metrics.replace(predictions=sha256(self.path / PREDICTIONS)))
+
+    def write_metrics(self, run: FinishedRun, metrics: Metrics) -> FinishedRun:
+        """Write `metrics.json`, before it the manifest with all hashes, and after it the settings. Return the run."""
+        text = json_text(metrics.json())
+        hashes = {name: sha256(self.path / name) for name in (PREDICTIONS, TRACE)}
+        hashes[METRICS_FILE] = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+        manifest = run.manifest.replace(files=hashes)
+        self.write(MANIFEST, json_text(manifest.json()))
+        self.write(METRICS_FILE, text)
+        self.write(SETTINGS, json_text(as_json(Chosen(choices=run.choices, settings=run.settings))))
+        return replace(run, manifest=manifest, metrics=metrics)
 
     def close(self) -> None:
         """Close the files. Raise StorageError if the disk is full."""
         with explain_storage_errors(self.path, OUT_ELSEWHERE):
             self._opened.close()
-        names = (METRICS, PREDICTIONS, PARTIAL_PREDICTIONS)
+        names = (METRICS_FILE, PREDICTIONS, PARTIAL_PREDICTIONS)
         if self.is_worthless and not any(has_content(self.path / name) for name in names):
             remove_folder(self.path, outputs())
 

@@ -6,7 +6,7 @@ metrics.json, reports, sweeps, comparisons, the viewer and exports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -211,6 +211,11 @@ def percent_scores(row: ScoredQuestion | None, summary: ScoreSummary | None) -> 
             share = metric.share(row) if row and summary and summary.score(name).n else None
             scores[name] = None if share is None else round(100 * share, _DIGITS)
     return scores
+
+
+def collect_shares(rows: Sequence[ScoredQuestion]) -> dict[str, dict[str, float | None]]:
+    """Return the share of each question by score."""
+    return {name: {row.id: metric.share(row) for row in rows} for name, metric in METRICS.items()}
 
 
 def prediction_lines(rows: Iterable[ScoredQuestion], summary: ScoreSummary) -> Iterator[dict[str, Json]]:

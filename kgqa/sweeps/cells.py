@@ -6,15 +6,15 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 
 from kgqa.artifacts.sweep import Cell, Sweep, cell_file
 from kgqa.cache.store import CallCache
 from kgqa.config.files import flatten, format_yaml, load_yaml
+from kgqa.config.settings import read_settings
 from kgqa.errors import ConfigError, KgqaError
 from kgqa.experiment.check import check
-from kgqa.experiment.composing import compose_experiment
+from kgqa.experiment.composing import choose_nodes, compose_experiment
 from kgqa.experiment.dry_run import Shared, plan_calls
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.estimates import Estimated, Estimator, Range
@@ -63,8 +63,8 @@ def load_cell(sweep: Path, number: int) -> Cell:
 
 def experiment_of(cell: Cell, allowance: Budget | None = None) -> Experiment:
     """Make a cell's experiment. It is not kept, because cells are many and the questions that a run reads are large."""
-    config = limited(cell.config, allowance) if allowance else cell.config
-    return replace(compose_experiment(cell.overrides, config), remarks=cell.remarks)
+    config = limited(cell.config, allowance)
+    return Experiment(cell.overrides, config, read_settings(config), choose_nodes, remarks=cell.remarks)
 
 
 def skip_if_finished(cell: Cell, session: Session) -> bool:

@@ -26,10 +26,10 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
-from kgqa.runtime.monitor import monitor_work
+from kgqa.runtime.monitor import log_event, monitor_work
 from kgqa.sweeps.cells import check_metric, freeze, freeze_cells, place_cells
 from kgqa.sweeps.launching import check_launcher, run_in_folder
-from kgqa.sweeps.running import add_cells, count_cost, open_sweep, run_cell, sweep_path, write_reports
+from kgqa.sweeps.running import add_cells, open_sweep, run_cell, sweep_path, write_reports
 from kgqa.util.optional_deps import install_command
 from kgqa.util.validators import Count, Natural
 
@@ -162,8 +162,10 @@ def _run_trials(
             cell = freeze(number, " ".join(values), compose_experiment([*base.overrides, *values]))
             place_cells([cell])
             add_cells(sweep, [cell])
-            cost = run_cell(cell, sweep.path, pool, budget.left() if budget else None, display)
-            count_cost(cell, cost, budget)
+            paid = run_cell(cell, sweep.path, pool, budget.left() if budget else None, display)
+            if budget:
+                budget.pay(paid, exhausted=cell.status == "not run")
+                log_event("budget", budget.so_far())
             advance("", 1, trials)
             if cell.status == "not run":
                 # the budget was spent within the cell

@@ -18,9 +18,9 @@ from kgqa.experiment.session import Session
 from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display, PlainLines
-from kgqa.runtime.monitor import monitor_work
+from kgqa.runtime.monitor import log_event, monitor_work
 from kgqa.sweeps.cells import experiment_of, group_by_models, load_cell, place_cells, skip_if_finished
-from kgqa.sweeps.running import count_cost, open_sweep, run_cell, sweep_path, write_reports
+from kgqa.sweeps.running import open_sweep, run_cell, sweep_path, write_reports
 from kgqa.types import Json
 from kgqa.util.text import pluralize
 
@@ -91,7 +91,10 @@ def run_all(
                         cell.write_state(sweep)
                         display.line(cell.end)
                     else:
-                        count_cost(cell, run_cell(cell, sweep, pool, allowance, display), budget)
+                        paid = run_cell(cell, sweep, pool, allowance, display)
+                        if budget:
+                            budget.pay(paid, exhausted=cell.status == "not run")
+                            log_event("budget", budget.so_far())
                     advance("", 1, len(cells))
                     on_end(cell)
 

@@ -21,7 +21,6 @@ from kgqa.experiment.session import Session
 from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.costs import Budget, Spent
 from kgqa.runtime.display import QUIET, Display, PlainLines, Stage, log_lines
-from kgqa.runtime.monitor import log_event
 from kgqa.sweeps.cells import differing_settings, experiment_of
 from kgqa.util.fs import OUT_ELSEWHERE, explain_storage_errors, has_content, lock_file, replace_file
 from kgqa.util.places import outputs
@@ -94,14 +93,6 @@ def write_reports(sweep: Sweep) -> SweepReport:
     for form in ("md", "html"):
         report.write(form)
     return report
-
-
-def count_cost(cell: Cell, paid: Spent, budget: Budget | None) -> None:
-    """Subtract what a cell paid from the budget."""
-    if budget:
-        budget.pay(paid)
-        budget.exhausted = budget.exhausted or cell.status == "not run"
-        log_event("budget", budget.so_far())
 
 
 def run_cell(

@@ -6,13 +6,15 @@ import json
 import os
 import resource
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.metrics import METRICS
 from kgqa.artifacts.predictions import PARTIAL_PREDICTIONS, PREDICTIONS, Prediction, question_ids
-from kgqa.artifacts.run import IDENTITY, find_run, list_runs, list_sweeps
+from kgqa.artifacts.run import IDENTITY, FinishedRun, find_run, list_runs, list_sweeps
 from kgqa.artifacts.trace import read_trace
 from kgqa.cli.main import main
 from kgqa.errors import ConfigError, DataError, StorageError
@@ -30,6 +32,7 @@ ANSWER = Answer(
     "Ann", (QUESTION.passages[0].id,), context_tokens=3, flags={"odd": 1}, figures={"hops": 2}, notes={"chains": []}
 )
 PREDICTION = Prediction.of(QUESTION, ANSWER)
+GOLDEN = FinishedRun.read(Path(__file__).parents[1] / "golden" / "artefacts" / "trace")
 
 
 def test_folder_of_another_configuration_is_rejected(tmp_path: Path) -> None:
@@ -55,7 +58,7 @@ def test_predictions_keep_the_order(tmp_path: Path) -> None:
     failure = Prediction.of(failed, ValueError("no"))
     folder.record(failed, failure, [])
     folder.record(QUESTION, PREDICTION, [])
-    folder.finish([PREDICTION.json(), failure.json()])
+    folder.finish([PREDICTION.json(), failure.json()], {}, GOLDEN)
     folder.close()
     lines = [json.loads(line) for line in (tmp_path / PREDICTIONS).read_text().splitlines()]
     assert [line["question_id"] for line in lines] == ["q1", "q2"]
@@ -74,8 +77,8 @@ def run_questions(folder: Path, count: int) -> None:
     try:
         for question, prediction in reversed(list(zip(questions, predictions, strict=True))):
             opened.record(question, prediction, [])
-        opened.finish(prediction.json() for prediction in predictions)
-        opened.write_json(METRICS, {"questions": count})
+        run = replace(GOLDEN, metrics=GOLDEN.metrics.replace(questions=count))
+        opened.finish((prediction.json() for prediction in predictions), {}, run)
     finally:
         # the system releases a killed process's lock
         opened.close()
@@ -113,10 +116,12 @@ def test_trace_survives_a_cut(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, {})
     for _ in range(3):
         folder.record(QUESTION, PREDICTION, [CallRecord((0,), ask("say"), Completion("said"), cached=True)])
-    folder.finish([])
+    folder.finish([], {}, GOLDEN)
     folder.close()
     traced = list(read_trace(tmp_path))
     assert (len(traced), traced[0].calls[0].text, traced[0].calls[0].cached) == (3, "said", True)
+    # without its hash, as in a folder of parts
+    (tmp_path / MANIFEST).unlink()
     trace = tmp_path / "trace.jsonl.zst"
     trace.write_bytes(trace.read_bytes()[:-10])
     assert len(list(read_trace(tmp_path))) == 2
@@ -135,7 +140,7 @@ def test_disk_limit_is_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "metrics.json").exists()
 
 
-FINISHED = Path(__file__).parents[1] / "golden" / "artefacts" / "trace" / "metrics.json"
+FINISHED = GOLDEN.folder / "metrics.json"
 
 
 def run(name: str, seconds: int, *files: str) -> Path:

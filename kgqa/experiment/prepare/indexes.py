@@ -85,27 +85,24 @@ def build_index(session: Session, display: Display) -> tuple[Mapping[str, Any], 
 
 
 @contextmanager
-def open_index(session: Session, display: Display) -> Iterator[PoolIndex | None]:
-    """Open the index that a run searches, None if its method does not search. Build that of a small corpus.
+def open_index(session: Session, display: Display) -> Iterator[PoolIndex]:
+    """Open the index that a run searches. Build that of a small corpus.
 
     Raises:
         ConfigError: it is not built and the corpus is large.
         DataError: it is damaged.
     """
-    uses = session.experiment.method.uses
-    if "search" in uses and isinstance(session.retriever, Remote):
+    if "search" not in session.experiment.method.uses:
+        with closing(PoolIndex(session.retriever)) as pools:
+            yield pools
+    elif isinstance(session.retriever, Remote):
         yield RemoteIndex(session.retriever)
-    elif "search" in uses:
+    else:
         folder = index_folder(session)
         if not folder.finished():
             _refuse_large(session, folder.command)
         with corpus_index(session, display) as index:
             yield index
-    elif "pool" in uses:
-        with closing(PoolIndex(session.retriever)) as pools:
-            yield pools
-    else:
-        yield None
 
 
 @contextmanager
