@@ -24,6 +24,8 @@ SWEEP = "sweep.json"
 NAMED = ("method", "dataset", "retriever", "reranker", "model", "engine")  # in a report's title
 # the engine without a model, in its identity
 SCRIPTED = "scripted"
+# a preset for quick tests
+SMALL_MODEL = "smollm2_135m"
 SCRIPTED_TARGET = "kgqa.engines.scripted.Scripted"  # in its configuration
 MADE_UP = "engine=scripted calls no model, so the scores are meaningless"
 # roles that use the reader's model if they have none

@@ -18,7 +18,6 @@ from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.prepare.triples import (
     corpus_passages,
     describe_triples,
-    distinct_passages,
     extract_all,
     measure_graphs,
     read_triples,
@@ -30,7 +29,7 @@ from kgqa.report.section import cell_text
 from kgqa.reproduce.tables import find_published
 from kgqa.runtime.display import QUIET
 from kgqa.runtime.monitor import KG_BUILD, monitor_work
-from kgqa.types import Json
+from kgqa.types import Json, distinct_passages
 from kgqa.util.fs import jsonl_text, replace_file
 from kgqa.util.places import outputs
 from kgqa.util.text import pluralize

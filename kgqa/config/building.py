@@ -8,17 +8,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import get_annotations, getattr_static, getmro
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from kgqa.config.files import RUN_KEYS, Node
 from kgqa.config.overrides import override_values
 from kgqa.config.targets import find_target, import_target
-from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.protocols import Dataset, Engine, Method
 from kgqa.types import Json
 from kgqa.util.settings import declared_fields
 from kgqa.util.validators import explain_problem
+
+if TYPE_CHECKING:
+    from kgqa.engines.weights import Model
 
 T = TypeVar("T")
 _ABSENT = object()
@@ -34,7 +36,9 @@ def dataset(node: Node) -> Dataset:
 
 
 def model(node: Node) -> Model:
-    return build_part(node, "model", Model)
+    """Build a model. Its node names the class, as that of every part does, so that this file does not import it."""
+    built: Model = build(node, "model")
+    return built
 
 
 def engine(node: Node, model_node: Node) -> Engine:

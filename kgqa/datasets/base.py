@@ -14,7 +14,7 @@ from typing import Annotated
 from kgqa.datasets import corpus
 from kgqa.datasets.schema import LocatedQuestions, check_questions
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.types import JsonObject, Passage, Question
+from kgqa.types import JsonObject, Passage, Question, distinct
 from kgqa.util import fs
 from kgqa.util.settings import NotIdentity, Setting
 
@@ -144,7 +144,7 @@ class FileDataset(ABC):
         Raises:
             DataError: a corpus file is missing, broken or empty, or the questions came without passages.
         """
-        return corpus.distinct(self.read_passages())
+        return distinct(self.read_passages())
 
     def read_passages(self) -> Iterator[Passage]:
         """Yield the corpus with repeated passages."""

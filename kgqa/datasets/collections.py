@@ -17,14 +17,13 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from kgqa.datasets import corpus
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.hotpotqa import MISSING
 from kgqa.datasets.schema import Gold, LocatedQuestions, parse_record, plain_title
 from kgqa.datasets.splitting import Piece, overlapping, split, splitter_identity
 from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.retrieval import normalise_title
-from kgqa.types import JsonObject, Passage, Question
+from kgqa.types import JsonObject, Passage, Question, distinct, distinct_passages
 from kgqa.util import jsonio
 from kgqa.util.settings import NotIdentity, Setting
 from kgqa.util.validators import Count
@@ -60,7 +59,7 @@ class KgpCollections(FileDataset):
     def records(self, file: Path) -> LocatedQuestions:
         for number, (where, raw) in enumerate(jsonio.stream_records(file)):
             record = parse_record(KgpRecord, raw, where)
-            passages = tuple(corpus.distinct(_passage(title, text) for title, text in record.title_chunks))
+            passages = tuple(distinct(_passage(title, text) for title, text in record.title_chunks))
             ids, support = {passage.id for passage in passages}, [_passage(*pair) for pair in record.supports]
             question = Question(
                 id=str(number),
@@ -150,7 +149,7 @@ class Collections:
     def passages(self) -> Iterator[Passage]:
         """Yield the passages of all collections, each once."""
         questions = self.collect(list(self.dataset.questions()))
-        return corpus.distinct(passage for question in questions for passage in question.passages)
+        return distinct_passages(questions)
 
     def collect(self, questions: Sequence[Question]) -> Iterator[Question]:
         """Yield these questions with their collections, one after the other.
@@ -170,7 +169,7 @@ class Collections:
             few += len(documents) < wanted
             yield replace(
                 question,
-                passages=tuple(corpus.distinct(passage for document in documents for passage in document.passages)),
+                passages=tuple(distinct(passage for document in documents for passage in document.passages)),
                 support=support,
                 pinned=(),
                 facts=(),
@@ -272,7 +271,7 @@ def _support(document: Document, gold: Iterable[Passage], question: Question) ->
 
 def _gold_paragraphs(question: Question) -> list[Passage]:
     """Return the question's own gold and pinned paragraphs, each once, in their order."""
-    own = corpus.distinct((*question.passages, *question.pinned))
+    own = distinct((*question.passages, *question.pinned))
     return [passage for passage in own if passage.id in question.support or passage in question.pinned]
 
 

@@ -97,17 +97,6 @@ def refuse_empty(passages: Iterable[Passage], file: Path) -> Iterator[Passage]:
         raise DataError(f"{file}: no passages with text in this file. Name the file to search in: dataset.corpus=FILE")
 
 
-def distinct(passages: Iterable[Passage]) -> Iterator[Passage]:
-    """Yield each passage once, at its first position."""
-    # hashes need less memory than ids: 0.5 GB for five million passages
-    hashes: set[int] = set()
-    for passage in passages:
-        number = hash(passage.id)
-        if number not in hashes:
-            hashes.add(number)
-            yield passage
-
-
 def _is_one_object(file: Path) -> bool:
     """Return whether the file is one object of titles, and not an array or JSONL."""
     line, newline, rest = jsonio.read_start(file, FIRST_LINE).lstrip().partition("\n")

@@ -39,7 +39,6 @@ from kgqa.util.places import home
 from kgqa.util.settings import NotIdentity, Setting
 from kgqa.util.validators import Count, Positive, Validator, matches
 
-SMALL_MODEL = "smollm2_135m"  # a preset for quick tests
 log = logging.getLogger(__name__)
 
 # All files of a transformers folder that can change a reply

@@ -9,10 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from kgqa.artifacts.examples import TrainedWith, id_hash, text_hash, training_of
-from kgqa.artifacts.run import SCRIPTED
+from kgqa.artifacts.run import SCRIPTED, SMALL_MODEL
 from kgqa.config.files import flatten
 from kgqa.config.overrides import override_group, parse_override
-from kgqa.engines.weights import SMALL_MODEL
 from kgqa.errors import ConfigError
 from kgqa.experiment.capabilities import check_capabilities
 from kgqa.experiment.engines import RoleBinding, judge_nodes

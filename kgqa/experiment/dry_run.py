@@ -32,7 +32,6 @@ from kgqa.engines.weights import Prices
 from kgqa.errors import ConfigError
 from kgqa.experiment.engines import Engines
 from kgqa.experiment.prepare.indexes import index_folder
-from kgqa.experiment.prepare.triples import distinct_passages
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
 from kgqa.judge.judges import JudgedAnswer
@@ -43,7 +42,7 @@ from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.costs import Tally
 from kgqa.runtime.scheduler import WIDTH, CallRecord, Scheduler, with_search_program
 from kgqa.runtime.services import Service
-from kgqa.types import Answer, Choice, Completion, Passage, Triple, Usage
+from kgqa.types import Answer, Choice, Completion, Passage, Triple, Usage, distinct_passages
 from kgqa.util.digests import digest
 
 T = TypeVar("T")

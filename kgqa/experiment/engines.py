@@ -17,7 +17,6 @@ from kgqa.config.overrides import parse_role
 from kgqa.config.role_keys import ROLE_ENGINES
 from kgqa.engines.batches import prices_of
 from kgqa.engines.openai.responses import estimate_tokens
-from kgqa.engines.weights import Model, Prices
 from kgqa.errors import ConfigError, EngineDied, MissingWeights
 from kgqa.identity.component import identity_of
 from kgqa.judge import ROLE as JUDGE
@@ -27,6 +26,7 @@ from kgqa.util.optional_deps import check_libraries
 from kgqa.util.settings import CLASS, name_of
 
 if TYPE_CHECKING:
+    from kgqa.engines.weights import Model, Prices
     from kgqa.judge.judges import AnyJudge
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from kgqa.experiment.judging import judge_answers
 from kgqa.experiment.prediction_files import read_predictions
 from kgqa.experiment.prepare.indexes import open_index
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
-from kgqa.experiment.prepare.triples import distinct_passages, request_triples
+from kgqa.experiment.prepare.triples import request_triples
 from kgqa.experiment.run import answer_questions
 from kgqa.experiment.session import Inputs, Session
 from kgqa.kg.exchange import ImportedTriples
@@ -32,7 +32,7 @@ from kgqa.runtime.display import QUIET, Display
 from kgqa.runtime.folder import trace_question
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.scoring.questions import score_questions
-from kgqa.types import Json, Question
+from kgqa.types import Json, Question, distinct_passages
 from kgqa.util.places import call_cache
 
 

@@ -8,12 +8,12 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal
 
+from kgqa.artifacts.run import SMALL_MODEL
 from kgqa.artifacts.sweep import Cell, Sweep, sweep_name
 from kgqa.config.building import read_keys
 from kgqa.config.composing import compose
 from kgqa.config.overrides import HYDRA, override_key, split_overrides
 from kgqa.config.run_keys import FolderName
-from kgqa.engines.weights import SMALL_MODEL
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.composing import compose_experiment
 from kgqa.report.reproduction import Reproduction, write_reproduction

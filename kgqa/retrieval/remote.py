@@ -70,6 +70,9 @@ class Remote:
         except (ValueError, KeyError, TypeError):
             return ""
 
+    def open_server(self) -> PoolIndex:
+        return RemoteIndex(self)
+
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:  # noqa: ARG002
         raise ConfigError(REMEDY)
 

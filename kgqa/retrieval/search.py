@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,6 +118,14 @@ class PoolIndex:
         _, (scope, folder) = self._pools.popitem(last=False)
         scope.finder.close()
         folder.cleanup()
+
+
+@runtime_checkable
+class ServedRetriever(Protocol):
+    """A retriever of a server's corpus. The dataset's corpus is not read."""
+
+    def open_server(self) -> PoolIndex:
+        """Return what answers the searches of a run."""
 
 
 class PassageIndex(PoolIndex):

@@ -9,18 +9,21 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from kgqa.artifacts.metrics import Cost, Costs, Flagged, RoleCost
 from kgqa.artifacts.schema import extend
 from kgqa.calls import Choose, Generate
 from kgqa.config.files import Config
 from kgqa.config.overrides import override_values
-from kgqa.engines.weights import Prices
 from kgqa.errors import ConfigError
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Json, Usage
 
-PriceOf = Callable[[str], Prices | None]  # by role; None: unknown
+if TYPE_CHECKING:
+    from kgqa.engines.weights import Prices
+
+PriceOf = Callable[[str], "Prices | None"]  # by role; None: unknown
 
 
 @dataclass

@@ -9,11 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from kgqa.artifacts.adapter import ADAPTER, CONFIG, Adapter
+from kgqa.artifacts.run import SMALL_MODEL
 from kgqa.artifacts.trained import finished, list_trainings
 from kgqa.config import building as parts
 from kgqa.config.files import config_files, own_files
 from kgqa.config.keys import load_node
-from kgqa.engines.weights import FOLDER_FILES, SMALL_MODEL, About, Model
+from kgqa.engines.weights import FOLDER_FILES, About, Model
 from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.system.hardware import GB, gpus, memory
 from kgqa.util.optional_deps import install_command, missing_libraries

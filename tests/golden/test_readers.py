@@ -21,7 +21,7 @@ from kgqa.config.building import build
 from kgqa.config.keys import load_node
 from kgqa.datasets import corpus
 from kgqa.kg.exchange import ImportedTriples, read_passages
-from kgqa.types import Passage, Question
+from kgqa.types import Passage, Question, distinct
 from kgqa.util.fs import jsonl_text
 
 REPOSITORY = Path(__file__).parents[2]
@@ -83,11 +83,11 @@ def test_a_dataset_is_read_from_end_to_end(dataset: str) -> None:
     """The corpus reader makes the same passages of the file as the dataset's own reader."""
     read = questions(dataset)
     passages = [passage for question in read for passage in question.passages]
-    distinct = list(corpus.distinct(passages))
-    assert (len(read), len(distinct), digest(passages)) == FILES[dataset][1]
+    once = list(distinct(passages))
+    assert (len(read), len(once), digest(passages)) == FILES[dataset][1]
     assert [essence(dataset, read[at]) for at in (0, 9, -1)] == [each for each in RECORDS if each[0] == dataset]
     assert [question.id for question in read if question.support_titles != gold_titles(question)] == []
-    assert list(corpus.distinct(corpus.read(DATA / FILES[dataset][0]))) == distinct
+    assert list(distinct(corpus.read(DATA / FILES[dataset][0]))) == once
 
 
 def gold_titles(question: Question) -> set[str]:

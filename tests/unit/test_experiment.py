@@ -15,10 +15,11 @@ from kgqa.experiment.check import check
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.identity import find_run_folder, identify
-from kgqa.experiment.prepare.triples import distinct_passages, extract_all
+from kgqa.experiment.prepare.triples import extract_all
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
 from kgqa.runtime.display import QUIET
+from kgqa.types import distinct_passages
 from tests.unit.files import write
 
 

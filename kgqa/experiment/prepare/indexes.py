@@ -13,16 +13,15 @@ from kgqa.artifacts.metrics import LACKS
 from kgqa.calls import Program
 from kgqa.errors import ConfigError
 from kgqa.experiment.capabilities import find_servers
-from kgqa.experiment.prepare.triples import distinct_passages
 from kgqa.experiment.session import Session
 from kgqa.identity.component import corpus_identity_of, identity_of
 from kgqa.protocols import ExpandingRetriever, MeasuredRetriever
 from kgqa.retrieval.index import IndexFolder
-from kgqa.retrieval.remote import Remote, RemoteIndex
-from kgqa.retrieval.search import PassageIndex, PoolIndex
+from kgqa.retrieval.search import PassageIndex, PoolIndex, ServedRetriever
 from kgqa.runtime.costs import total
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import INDEX_BUILD, monitor_work
+from kgqa.types import distinct_passages
 from kgqa.util.digests import digest
 from kgqa.util.places import outputs
 from kgqa.util.text import pluralize
@@ -95,8 +94,8 @@ def open_index(session: Session, display: Display) -> Iterator[PoolIndex]:
     if "search" not in session.experiment.method.uses:
         with closing(PoolIndex(session.retriever)) as pools:
             yield pools
-    elif isinstance(session.retriever, Remote):
-        yield RemoteIndex(session.retriever)
+    elif isinstance(retriever := session.retriever, ServedRetriever):
+        yield retriever.open_server()
     else:
         folder = index_folder(session)
         if not folder.finished():

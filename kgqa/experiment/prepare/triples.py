@@ -15,7 +15,6 @@ from kgqa.cache.stored import StoredCalls
 from kgqa.calls import Program, Triples, gather
 from kgqa.config.overrides import override_key
 from kgqa.config.run_keys import REQUIRE_EXISTING
-from kgqa.datasets import corpus
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.session import Inputs, Runner, Session
 from kgqa.kg.exchange import ImportedTriples, ReadPassages
@@ -23,7 +22,7 @@ from kgqa.kg.extraction import ExtractedTriples, Extraction, Extractor, parse_tr
 from kgqa.kg.graph import GraphSize, graph_statistics, too_many_failed
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
-from kgqa.types import Json, Passage, Question
+from kgqa.types import Json, Passage, Question, distinct_passages
 from kgqa.util.redaction import describe_error
 
 # distinct ones; read again at each call, so that none stays in memory
@@ -185,11 +184,6 @@ def read_triples(session: Session, passages: Iterable[Passage]) -> ReadPassages:
                 if isinstance(extraction, Exception):
                     raise _explain_missing(session, f"{passage.title!r}: {describe_error(extraction)}")
                 yield passage, parse_triples(extraction.completion, passage).triples
-
-
-def distinct_passages(questions: Iterable[Question]) -> Iterator[Passage]:
-    """Yield each passage once. Those of ten thousand questions are too many for a list."""
-    return corpus.distinct(passage for question in questions for passage in question.passages)
 
 
 def corpus_passages(session: Session) -> Iterator[Passage]:

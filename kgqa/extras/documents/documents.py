@@ -10,12 +10,11 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
-from kgqa.datasets import corpus
 from kgqa.datasets.splitting import split, splitter_identity
 from kgqa.errors import DataError, UsageError
 from kgqa.extras.documents import pdf
 from kgqa.extras.documents.document_text import DOCX, HTML, TEXT, read_document, read_text
-from kgqa.types import Json, JsonObject, Passage
+from kgqa.types import Json, JsonObject, Passage, distinct
 from kgqa.util import fs
 from kgqa.util.optional_deps import require_packages
 
@@ -149,7 +148,7 @@ class Documents:
         """Return all passages once, with pages and tables of PDFs. Raise a UsageError if no file is readable."""
         if not self.contents:
             raise next(iter(self.unreadable.values()))
-        return tuple(corpus.distinct(chain.from_iterable(self.contents.values())))
+        return tuple(distinct(chain.from_iterable(self.contents.values())))
 
     def passages(self) -> Iterator[Passage]:
         """Yield the passages to search: all but complete pages, which would repeat them."""
