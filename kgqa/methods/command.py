@@ -25,7 +25,7 @@ SCRIPTS = (".py", ".js", ".ts", ".sh")
 
 
 @dataclass(frozen=True)
-class Command(OutsideAgent):
+class CommandAgent(OutsideAgent):
     """Run a command for each question, or a few processes that get one JSON line per question."""
 
     command: Annotated[str, Setting("The command, as in a shell, but without its operators.", ours=OURS)] = (

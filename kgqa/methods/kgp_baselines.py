@@ -17,7 +17,7 @@ from kgqa.util.validators import Count
 
 
 @dataclass(frozen=True)
-class Mdr:
+class MdrPairs:
     """Two-hop beam search over embeddings.
 
     `retriever=mdr` searches a corpus in the same way and returns single passages. Here the reader gets the pairs.

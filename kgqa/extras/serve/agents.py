@@ -17,7 +17,7 @@ from kgqa.extras.serve.server import HOST, Server
 from kgqa.extras.serve.session import AgentAbilities, AgentSession, Limits
 from kgqa.extras.serve.tools import run_function
 from kgqa.identity.component import identity_of
-from kgqa.methods.command import Command
+from kgqa.methods.command import CommandAgent
 from kgqa.methods.function import Function
 from kgqa.methods.outside import OutsideAgent
 from kgqa.runtime.services import Service
@@ -133,7 +133,7 @@ class Agents(Service):
         match call.agent:
             case Function():
                 return await run_function(call.agent, call.question, session, self._address)
-            case Command():
+            case CommandAgent():
                 if self._processes is None:
                     self._processes = Processes(call.agent)
                 return await self._processes.run(call.question, session, self._address)

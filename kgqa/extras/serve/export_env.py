@@ -12,7 +12,7 @@ from kgqa.cli.terminal import Terminal
 from kgqa.errors import ConfigError
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.experiment import Experiment
-from kgqa.methods.command import Command
+from kgqa.methods.command import CommandAgent
 from kgqa.types import Json
 from kgqa.util.fs import json_text, jsonl_text, replace_file
 
@@ -24,7 +24,7 @@ IN_PACKAGE = (".py",)
 def export_env(args: Namespace, terminal: Terminal) -> None:
     """Write the environment into a new folder, which is the last line of the output."""
     experiment = compose_experiment(["method=command", *args.overrides])
-    if not isinstance(experiment.method, Command):
+    if not isinstance(experiment.method, CommandAgent):
         raise ConfigError("kgqa export env: an environment runs a command. Set method.command= and no other method=")
     name = f"kgqa-{re.sub(r'[^a-z0-9]+', '-', experiment.name('dataset').lower())}"
     folder = Path(args.out or name)
@@ -34,7 +34,7 @@ def export_env(args: Namespace, terminal: Terminal) -> None:
     terminal.result(folder)
 
 
-def write_environment(experiment: Experiment, agent: Command, name: str, folder: Path) -> None:
+def write_environment(experiment: Experiment, agent: CommandAgent, name: str, folder: Path) -> None:
     """Write the package: templates, questions, settings and the files of the agent."""
     package = name.replace("-", "_")
     shaping = ("retriever", "dataset", "collection")

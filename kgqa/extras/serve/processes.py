@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.extras.serve.session import AgentSession
-from kgqa.methods.command import Command
+from kgqa.methods.command import CommandAgent
 from kgqa.types import AgentReply, Question
 from kgqa.util.redaction import is_secret, redact, secret_variables
 
@@ -30,7 +30,7 @@ MARK = "KGQA_SESSION"
 class Processes:
     """Runs a command. Each process leads its own group, and nothing of the group outlives its question."""
 
-    def __init__(self, agent: Command) -> None:
+    def __init__(self, agent: CommandAgent) -> None:
         self._agent = agent
         self._idle: list[Process] = []  # that wait for a line
         self._marks: dict[int, str] = {}  # of running processes, by id

@@ -19,7 +19,7 @@ from kgqa.artifacts.examples import (
     TrainingExample,
 )
 from kgqa.methods.kgp import Kgp
-from kgqa.methods.kgp_baselines import Mdr
+from kgqa.methods.kgp_baselines import MdrPairs
 from kgqa.retrieval.graphs.keywords import bare_title
 from kgqa.types import Passage, Question
 from kgqa.util.settings import Setting
@@ -117,7 +117,7 @@ class PairRecipe(FactRecipe):
 class HopPairs(PairRecipe):
     """MDR: the question with the first passage, and both with the second."""
 
-    method: ClassVar[type] = Mdr
+    method: ClassVar[type] = MdrPairs
 
     hops: Annotated[
         Count,
@@ -128,7 +128,7 @@ class HopPairs(PairRecipe):
 
     def examples(self, question: Question, source: ExampleSource) -> Iterator[Positive]:
         """Yield a pair for each hop."""
-        assert isinstance(source.method, Mdr)
+        assert isinstance(source.method, MdrPairs)
         chance, chain, anchor = self.chance(question), list(ordered_passages(question)), question.text
         if question.type == "comparison":  # its facts have no order
             chance.shuffle(chain)
