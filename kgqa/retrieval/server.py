@@ -123,9 +123,9 @@ class ServerEncoder(ServerAccess, Encoder):
             request = {"model": self._model, "input": inputs, "encoding_format": "base64"}
             return request if self.dimensions is None else {**request, "dimensions": self.dimensions}
 
-        read, test = partial(self._read, count=len(texts)), body(["Hello"] * len(texts))
+        read = partial(self._read, count=len(texts))
         try:
-            vectors, _ = await transport.post("/embeddings", body(texts), read, test)
+            vectors, _ = await transport.post("/embeddings", body(texts), read, lambda: body(["Hello"] * len(texts)))
         except Refused as refused:
             parts = [await self._embed(transport, part) for part in _split(texts, refused)]
             vectors = [vector for part in parts for vector in part]

@@ -10,7 +10,7 @@ from kgqa.engines.openai.option_logprobs import GREEDY, ChoiceCosts, is_distinct
 from kgqa.engines.openai.protocol import ServerProtocol, flag_control_text
 from kgqa.engines.openai.requests import build_chat
 from kgqa.engines.openai.responses import Response
-from kgqa.engines.thinking import NO_THINKING
+from kgqa.engines.thinking import NO_THINKING, Thinking
 from kgqa.types import Choice, Json
 
 CHAT = "/chat/completions"
@@ -25,9 +25,8 @@ class ChatProtocol(ServerProtocol):
             return False
         return call.thoughts == "split" if isinstance(call, Generate) else self.connection.server == "hosted"
 
-    async def send(self, call: ModelCall, settings: Mapping[str, Json]) -> Response:
+    async def send(self, call: ModelCall, settings: Mapping[str, Json], thinking: Thinking = NO_THINKING) -> Response:
         """Return the response. Flags: "no_prefill" or "transcript_as_message", "as_chat" (a plain prompt)."""
-        thinking = self.thinking if self.thinks(call) else NO_THINKING
         body = build_chat(call.prompt, self.connection.server, thinking)
         if isinstance(call, Generate) and call.logprobs is not None:
             settings = {**settings, "logprobs": True, "top_logprobs": call.logprobs}

@@ -84,7 +84,7 @@ class Connection:
             fitted = abilities.fit(request)
             read = partial(read_response, request=fitted)
             try:
-                response, seconds = await self.transport.post(path, fitted, read, small_request(fitted))
+                response, seconds = await self.transport.post(path, fitted, read, partial(small_request, fitted))
             except EngineError as error:
                 error.charge(charged)
                 abilities = self._learn(abilities, error, fitted)
@@ -94,7 +94,9 @@ class Connection:
             self.budget.spend(response.reply.usage)
             attempts += 1
             if not response.invalid:
-                flags = (*abilities.flags(request), *response.reply.flags, *self._flag_model(response.model))
+                flags = (*abilities.flags(request), *response.reply.flags)
+                if self.names_model and isinstance(response.model, str) and response.model != self.model:
+                    flags += self._flag_other_name(response.model)
                 response.reply = replace(response.reply, usage=charged, flags=flags)
                 return response
             if attempts > retries:
@@ -147,9 +149,9 @@ class Connection:
             raise ConfigError(f"{self.transport.url}: {error.message}. {WITHOUT_TOOLS}") from error
         return abilities.learn(error, request)
 
-    def _flag_model(self, name: Json) -> Flags:
-        """Return the flag of a reply from a model with another name."""
-        if not self.names_model or not isinstance(name, str) or is_same_model(name, self.model):
+    def _flag_other_name(self, name: str) -> Flags:
+        """Return the flag of a reply from another model. Some servers write the name of a model in two ways."""
+        if is_same_model(name, self.model):
             return ()
         label = " ".join(name.split())[:NAME_LENGTH]
         if is_snapshot(name, self.model):

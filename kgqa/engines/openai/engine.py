@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
@@ -210,12 +210,7 @@ class OpenAI(ServerAccess, BaseEngine):
     async def _reply(self, call: ModelCall, client: Client) -> ModelReply:
         await client.connection.connect()
         protocol = client.find_protocol(call)
-        if not isinstance(call, Generate):
-            return await protocol.choose(call)
-        reply = await protocol.generate(call)
-        if self._thinking.budget and not protocol.thinks(call):
-            return replace(reply, flags=(*reply.flags, "no_thinking"))
-        return reply
+        return await (protocol.generate(call) if isinstance(call, Generate) else protocol.choose(call))
 
     async def _connect(self) -> None:
         await self._client(None).connection.connect()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kgqa.calls import Choose, Generate, ModelCall
 from kgqa.engines.control_text import END_TOKENS, FLAG, START_TOKENS, find_candidates
@@ -32,8 +32,11 @@ class ServerProtocol(ABC):
         """Return whether reasoning comes before the reply."""
 
     @abstractmethod
-    async def send(self, call: ModelCall, settings: Mapping[str, Json]) -> Response:
-        """Return the response to a prompt with these settings, with flags for what the server does not support."""
+    async def send(self, call: ModelCall, settings: Mapping[str, Json], thinking: Thinking = NO_THINKING) -> Response:
+        """Return the response to a prompt with these settings, with flags for what the server does not support.
+
+        thinking: what comes before the reply.
+        """
 
     @abstractmethod
     async def score(self, call: Choose, costs: ChoiceCosts) -> Choice | None:
@@ -42,10 +45,12 @@ class ServerProtocol(ABC):
     async def generate(self, call: Generate) -> Completion:
         """Return the reply to a call."""
         thinks = self.thinks(call)
-        settings = generation_settings(call, self.connection.server, self.thinking if thinks else NO_THINKING)
+        thinking = self.thinking if thinks else NO_THINKING
+        settings = generation_settings(call, self.connection.server, thinking)
         self.connection.check_lists(call)
-        response = await self.send(call, settings)
-        return finish_reply(response, call, settings, thinks=thinks)
+        response = await self.send(call, settings, thinking)
+        reply = finish_reply(response, call, settings, thinks=thinks)
+        return replace(reply, flags=(*reply.flags, "no_thinking")) if self.thinking.budget and not thinks else reply
 
     async def choose(self, call: Choose) -> Choice:
         """Return the distribution over the options in the best way that this server supports."""
@@ -57,7 +62,7 @@ class ServerProtocol(ABC):
             if choice is not None:
                 return choice
             thinking = self.thinking if thinks else NO_THINKING
-            response = await self.send(call, parse_settings(self.connection.server, thinking))
+            response = await self.send(call, parse_settings(self.connection.server, thinking), thinking)
         except EngineError as error:
             error.charge(costs.usage)
             raise

@@ -11,6 +11,7 @@ from kgqa.engines.openai.option_logprobs import GREEDY, ChoiceCosts, is_distinct
 from kgqa.engines.openai.protocol import ServerProtocol, flag_control_text
 from kgqa.engines.openai.responses import Response
 from kgqa.engines.openai.transport import UNKNOWN
+from kgqa.engines.thinking import NO_THINKING, Thinking
 from kgqa.errors import ConfigError
 from kgqa.types import Choice, Json
 
@@ -25,7 +26,12 @@ class TextProtocol(ServerProtocol):
     def thinks(self, call: ModelCall) -> bool:  # noqa: ARG002 - no call has a turn of its own here
         return False
 
-    async def send(self, call: ModelCall, settings: Mapping[str, Json]) -> Response:
+    async def send(
+        self,
+        call: ModelCall,
+        settings: Mapping[str, Json],
+        thinking: Thinking = NO_THINKING,  # noqa: ARG002 - this endpoint has no reasoning of its own
+    ) -> Response:
         """Return the response. Flag: "no_template" (a conversation)."""
         try:
             response = await self.connection.complete(COMPLETIONS, {"prompt": UNTEMPLATED.render(call), **settings})

@@ -16,7 +16,7 @@ from kgqa.engines.openai.requests import DEFAULTS, generation_settings
 from kgqa.engines.openai.responses import Response, finish_reply
 from kgqa.engines.openai.text_protocol import COMPLETIONS
 from kgqa.engines.openai.token_prompts import TokenPrompts
-from kgqa.engines.thinking import join_thought, leading, marks, thinking_call
+from kgqa.engines.thinking import NO_THINKING, Thinking, join_thought, leading, marks, thinking_call
 from kgqa.errors import EngineError
 from kgqa.types import Choice, Completion, Json
 
@@ -60,7 +60,12 @@ class TokenProtocol(ServerProtocol):
             raise
         return join_thought(thought, finish_reply(response, call, settings, thinks=False), is_read_twice=True)
 
-    async def send(self, call: ModelCall, settings: Mapping[str, Json]) -> Response:
+    async def send(
+        self,
+        call: ModelCall,
+        settings: Mapping[str, Json],
+        thinking: Thinking = NO_THINKING,  # noqa: ARG002 - this endpoint has no reasoning of its own
+    ) -> Response:
         """Return the response. Raise PromptTooLong if the reply does not fit."""
         call = await self.prompts.mask(call)
         room = int(settings["max_tokens"])

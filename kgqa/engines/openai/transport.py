@@ -139,7 +139,7 @@ class Transport:
         path: str,
         body: Mapping[str, Json],
         read: Callable[[Json], T],
-        test: Mapping[str, Json] | None = None,
+        make_test: Callable[[], Mapping[str, Json]] | None = None,
     ) -> tuple[T, float]:
         """Return what `read` makes of the JSON, and the seconds of the successful attempt, with the server's queue.
 
@@ -148,8 +148,8 @@ class Transport:
 
         Args:
             read: raises ValueError for a response that a working server never sends.
-            test: a small request. After `server_timeout` seconds it shows whether the server or this request is the
-                reason.
+            make_test: returns a small request. After `server_timeout` seconds it shows whether the server or this
+                request is the reason.
 
         Raises:
             Refused: the server rejects the request. A retry would not help.
@@ -182,10 +182,10 @@ class Transport:
             elif is_over:
                 if is_tested:
                     raise EngineError(f"the server answers a test call, but not this call: {failure}") from failure
-                if not (failure.is_own and test):
+                if not (failure.is_own and make_test):
                     raise self._explain(failure) from failure
                 try:
-                    await self._attempt(path, test, read)
+                    await self._attempt(path, make_test(), read)
                 except (Failure, Refused):
                     raise self._explain(failure) from failure
                 is_tested = True
