@@ -90,7 +90,7 @@ class ExampleSource:
     """The questions of a dataset or of a finished run.
 
     method: the method with the prompts, as configured or as in the run. None: the recipe uses the traces of runs only.
-    noise: questions that method=verify flagged, if the recipe uses them. words: the overrides that select `questions`.
+    noise: flagged questions, if the recipe uses them. words: the overrides that select `questions`.
     """
 
     dataset: str

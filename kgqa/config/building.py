@@ -10,8 +10,9 @@ from inspect import get_annotations, getattr_static, getmro
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from kgqa.config.files import RUN_KEYS, Node
+from kgqa.config.files import Node
 from kgqa.config.overrides import override_values
+from kgqa.config.run_keys import DATASET_KEYS
 from kgqa.config.targets import find_target, import_target
 from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.protocols import Dataset, Engine, Method
@@ -31,8 +32,8 @@ def method(node: Node) -> Method:
 
 
 def dataset(node: Node) -> Dataset:
-    """Build a dataset. Its file is read at the first use. The keys `verified` and `perturb` belong to the run."""
-    return build_part({key: value for key, value in node.items() if key not in RUN_KEYS}, "dataset", Dataset)
+    """Build a dataset. Its file is read at the first use. Its keys in `DATASET_KEYS` belong to the run."""
+    return build_part({key: value for key, value in node.items() if key not in DATASET_KEYS}, "dataset", Dataset)
 
 
 def model(node: Node) -> Model:

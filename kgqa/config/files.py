@@ -33,8 +33,6 @@ OPTIONAL = (
     "experiment", "collect", "train", "bootstrap",
 )  # fmt: skip
 NAMED = ("model", "dataset")  # groups with a key `name`
-# keys of a dataset that belong to the run
-RUN_KEYS = ("verified", "perturb")
 # the choice of model= for a model without a preset
 UNNAMED = "unnamed_model"
 # base classes of components that need no YAML, with their groups

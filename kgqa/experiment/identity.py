@@ -36,13 +36,6 @@ def identify(experiment: Experiment) -> dict[str, Json]:
     config, uses = experiment.config, experiment.method.uses
     # first: it reports missing weights, and the rest takes longer
     answering = identify_engines(experiment)
-    dataset = changing_settings(config["dataset"], "dataset")
-    dataset.pop("verified", None)
-    dataset.pop("perturb", None)
-    if experiment.data.perturbation is not None:
-        dataset["perturb"] = config["dataset"]["perturb"]
-    if experiment.data.verified is not None:
-        dataset["verified"] = ids_digest(sorted(experiment.data.verified))
     kg: dict[str, Json] | None = None
     if "triples" in uses:
         kg = {"imported": experiment.triple_file.sha256} if experiment.triple_file else experiment.kg
@@ -56,7 +49,7 @@ def identify(experiment: Experiment) -> dict[str, Json]:
         **experiment.settings.identity(),
         "method": {**changing_settings(config["method"], "method"), **_hash_method_files(experiment)},
         "code": hash_programs(experiment),
-        "dataset": {**dataset, "sha256": experiment.data.sha256},
+        "dataset": experiment.data.identity(),
         "corpus": corpus_identity_of(experiment.data.corpus) if "search" in uses else None,
         "roles": _identify_roles(experiment) if experiment.asks_models else {},
         "answering": answering,

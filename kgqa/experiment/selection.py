@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from kgqa.config import building as parts
 from kgqa.config.files import Config
-from kgqa.config.run_keys import RunSettings
+from kgqa.config.run_keys import DATASET_KEYS, RunSettings
 from kgqa.datasets.sampling import sample_as_trace
 from kgqa.errors import ConfigError, nearest
 from kgqa.protocols import Dataset
-from kgqa.types import Question
-from kgqa.util.digests import text_digest
+from kgqa.types import Json, Question
+from kgqa.util.digests import ids_digest, text_digest
 
 if TYPE_CHECKING:
     from kgqa.datasets.collections import Collections
@@ -99,6 +99,16 @@ class QuestionSelection:
         from kgqa.datasets.perturbing import Perturbation
 
         return Perturbation.of(value)
+
+    def identity(self) -> dict[str, Json]:
+        """Return what of the dataset can change an answer. `ids`, `sample` and `limit` cannot."""
+        node = self.config["dataset"]
+        identity = parts.changing_settings({key: node[key] for key in node if key not in DATASET_KEYS}, "dataset")
+        if self.perturbation is not None:
+            identity["perturb"] = node["perturb"]
+        if self.verified is not None:
+            identity["verified"] = ids_digest(sorted(self.verified))
+        return {**identity, "sha256": self.sha256}
 
     @cached_property
     def sha256(self) -> str:
