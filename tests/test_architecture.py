@@ -20,6 +20,7 @@ from kgqa.config.files import describe_choice, groups, load_file, load_yaml
 from kgqa.config.keys import list_keys, load_node, to_plain
 from kgqa.config.targets import import_target
 from kgqa.util.settings import declared_fields
+from scripts import draw_imports
 from tests.composed import build_choice, composed_node
 
 PACKAGE = Path(kgqa.__file__).parent
@@ -54,6 +55,10 @@ def test_imports_have_no_cycles() -> None:
         TopologicalSorter(arrows).prepare()
     except CycleError as error:
         pytest.fail(" → ".join(reversed(error.args[1])))
+
+
+def test_drawing_shows_the_imports() -> None:
+    assert draw_imports.main(["--check"]) == 0
 
 
 @pytest.mark.parametrize("module", sorted((PACKAGE / "methods").rglob("*.py")), ids=lambda module: module.stem)
