@@ -92,7 +92,9 @@ def prune(folder: Path, *, older_than: int | None = None, engine: str | None = N
     before = None if older_than is None else max(0, int(time.time()) - older_than * DAY)
     where = "WHERE (?1 IS NULL OR made < ?1) AND (?2 IS NULL OR engine = ?2)"
     with existing(folder) as database:
-        ((calls, size),) = database.rows(f"SELECT count(*), ifnull(sum({_SIZE}), 0) FROM calls {where}", (before, engine))
+        ((calls, size),) = database.rows(
+            f"SELECT count(*), ifnull(sum({_SIZE}), 0) FROM calls {where}", (before, engine)
+        )
         if delete and calls:
             with database.writing() as connection:
                 connection.execute(f"DELETE FROM calls {where}", (before, engine))
