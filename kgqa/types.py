@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -86,22 +86,6 @@ class Question:
     answerable: bool | None = None
     # id of the same question with passages that do not answer it (MuSiQue-Full)
     twin: str = ""
-
-
-def distinct(passages: Iterable[Passage]) -> Iterator[Passage]:
-    """Yield each passage once, at its first position."""
-    # hashes need less memory than ids: 0.5 GB for five million passages
-    hashes: set[int] = set()
-    for passage in passages:
-        number = hash(passage.id)
-        if number not in hashes:
-            hashes.add(number)
-            yield passage
-
-
-def distinct_passages(questions: Iterable[Question]) -> Iterator[Passage]:
-    """Yield each passage once. Those of ten thousand questions are too many for a list."""
-    return distinct(passage for question in questions for passage in question.passages)
 
 
 @dataclass(frozen=True, slots=True)

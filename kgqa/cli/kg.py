@@ -10,6 +10,7 @@ from pathlib import Path
 from kgqa.cli.dry_run import show_plan
 from kgqa.cli.terminal import Terminal
 from kgqa.config.files import groups
+from kgqa.datasets.passages import distinct_passages
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.dry_run import plan_extraction
@@ -29,7 +30,7 @@ from kgqa.report.section import cell_text
 from kgqa.reproduce.tables import find_published
 from kgqa.runtime.display import QUIET
 from kgqa.runtime.monitor import KG_BUILD, monitor_work
-from kgqa.types import Json, distinct_passages
+from kgqa.types import Json
 from kgqa.util.fs import jsonl_text, replace_file
 from kgqa.util.places import outputs
 from kgqa.util.text import pluralize

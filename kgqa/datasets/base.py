@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Annotated
 
 from kgqa.datasets import corpus
+from kgqa.datasets.passages import distinct
 from kgqa.datasets.schema import LocatedQuestions, check_questions
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.types import JsonObject, Passage, Question, distinct
+from kgqa.types import JsonObject, Passage, Question
 from kgqa.util import fs
 from kgqa.util.settings import NotIdentity, Setting
 

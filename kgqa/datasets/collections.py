@@ -19,11 +19,12 @@ from typing import Annotated, TypeVar
 
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.hotpotqa import MISSING
+from kgqa.datasets.passages import distinct, distinct_passages
 from kgqa.datasets.schema import Gold, LocatedQuestions, parse_record, plain_title
 from kgqa.datasets.splitting import Piece, overlapping, split, splitter_identity
 from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.retrieval import normalise_title
-from kgqa.types import JsonObject, Passage, Question, distinct, distinct_passages
+from kgqa.types import JsonObject, Passage, Question
 from kgqa.util import jsonio
 from kgqa.util.settings import NotIdentity, Setting
 from kgqa.util.validators import Count

@@ -15,15 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from kgqa.engines.weights import Model, Prices
 from kgqa.errors import EngineError
 from kgqa.types import Json
 from kgqa.util.fs import ensure_dir
 from kgqa.util.jsonio import encode_json
 from kgqa.util.waiting import add_wait, remove_wait
 
-# of the price of single calls
-PRICE = 0.5
 # seconds without a new request, after which a wave is complete
 QUIET = 3.0
 # seconds between two looks at a batch
@@ -32,14 +29,6 @@ POLL = 15.0
 MOST_REQUESTS = 10_000
 # seconds for which the vendors keep results
 RESULTS_LAST = 28 * 86_400
-
-
-def prices_of(model: Model, *, is_batch: bool) -> Prices | None:
-    """Return the prices of a model, in batches or not."""
-    prices = model.prices
-    if prices is None or not is_batch:
-        return prices
-    return Prices(PRICE * prices.input, PRICE * prices.cached, PRICE * prices.output)
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,8 @@ Price = Annotated[float, Validator("must be a price in USD, 0 or more", lambda p
 InPackage = Annotated[str, matches(r"[^=:]+==[^=:]+:[^:]+", "must be like name==version:path")]
 
 
+# of the price of single calls
+BATCH_PRICE = 0.5
 WEIGHTS = NotIdentity("the identity has the hash of the weights, or the name of the served model")
 
 
@@ -133,6 +135,13 @@ class Model:
         # one of YAML's forms of `off` must not be another model
         if is_off(self.thinking):
             object.__setattr__(self, "thinking", OFF)
+
+    def find_prices(self, *, is_batch: bool) -> Prices | None:
+        """Return the prices of single calls, or of calls in batches. None: unknown."""
+        prices = self.prices
+        if prices is None or not is_batch:
+            return prices
+        return Prices(BATCH_PRICE * prices.input, BATCH_PRICE * prices.cached, BATCH_PRICE * prices.output)
 
     def locate(self) -> Path:
         """Return the .gguf file or transformers folder, after checking its hash. Assemble or download it if needed.

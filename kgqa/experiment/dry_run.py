@@ -27,6 +27,7 @@ from kgqa.calls import (
     Search,
     Triples,
 )
+from kgqa.datasets.passages import distinct_passages
 from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Prices
 from kgqa.errors import ConfigError
@@ -42,7 +43,7 @@ from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.costs import Tally
 from kgqa.runtime.scheduler import WIDTH, CallRecord, Scheduler, with_search_program
 from kgqa.runtime.services import Service
-from kgqa.types import Answer, Choice, Completion, Passage, Triple, Usage, distinct_passages
+from kgqa.types import Answer, Choice, Completion, Passage, Triple, Usage
 from kgqa.util.digests import digest
 
 T = TypeVar("T")

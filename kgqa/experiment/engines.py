@@ -15,7 +15,6 @@ from kgqa.config import building as parts
 from kgqa.config.files import Config, Node
 from kgqa.config.overrides import parse_role
 from kgqa.config.role_keys import ROLE_ENGINES
-from kgqa.engines.batches import prices_of
 from kgqa.engines.openai.responses import estimate_tokens
 from kgqa.errors import ConfigError, EngineDied, MissingWeights
 from kgqa.identity.component import identity_of
@@ -186,7 +185,7 @@ class Engines:
 
     def prices(self, role: str) -> Prices | None:
         """Return the prices of the role's model, for its engine's way to call it; None: unknown."""
-        return prices_of(self.model(role), is_batch=bool(self._binding(role).engine.get("batch")))
+        return self.model(role).find_prices(is_batch=bool(self._binding(role).engine.get("batch")))
 
     def _binding(self, role: str) -> RoleBinding:
         own = "reader" if role in AS_READER and role not in self._nodes else role

@@ -15,6 +15,7 @@ from kgqa.artifacts.schema import read
 from kgqa.artifacts.trace import TracedQuestion
 from kgqa.cache.stored import ReplayCache
 from kgqa.config.targets import load_run_config
+from kgqa.datasets.passages import distinct_passages
 from kgqa.errors import DataError, EngineError
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.judging import judge_answers
@@ -32,7 +33,7 @@ from kgqa.runtime.display import QUIET, Display
 from kgqa.runtime.folder import trace_question
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.scoring.questions import score_questions
-from kgqa.types import Json, Question, distinct_passages
+from kgqa.types import Json, Question
 from kgqa.util.places import call_cache
 
 

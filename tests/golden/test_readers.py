@@ -20,8 +20,9 @@ from omegaconf import OmegaConf
 from kgqa.config.building import build
 from kgqa.config.keys import load_node
 from kgqa.datasets import corpus
+from kgqa.datasets.passages import distinct
 from kgqa.kg.exchange import ImportedTriples, read_passages
-from kgqa.types import Passage, Question, distinct
+from kgqa.types import Passage, Question
 from kgqa.util.fs import jsonl_text
 
 REPOSITORY = Path(__file__).parents[2]

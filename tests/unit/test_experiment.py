@@ -10,6 +10,7 @@ import pytest
 from kgqa.cache.store import CallCache, Origin
 from kgqa.config.composing import compose
 from kgqa.config.keys import find_sources
+from kgqa.datasets.passages import distinct_passages
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import check
 from kgqa.experiment.composing import compose_experiment
@@ -19,7 +20,6 @@ from kgqa.experiment.prepare.triples import extract_all
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
 from kgqa.runtime.display import QUIET
-from kgqa.types import distinct_passages
 from tests.unit.files import write
 
 

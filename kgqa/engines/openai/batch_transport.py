@@ -32,11 +32,11 @@ class BatchTransport(Transport):
         path: str,
         body: Mapping[str, Json],
         read: Callable[[Json], T],
-        test: Mapping[str, Json] | None = None,
+        make_test: Callable[[], Mapping[str, Json]] | None = None,
     ) -> tuple[T, float]:
         """Return what `read` makes of the JSON in the results of a batch. The time of a call is not known."""
         if path.startswith(".."):
-            return await super().post(path, body, read, test)
+            return await super().post(path, body, read, make_test)
         outcome = await self._queue(path).send(dict(body))
         try:
             return read(self._read(outcome.status, {}, json.dumps(outcome.content).encode())), 0.0

@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar, Literal
 from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Generate, ModelCall, ModelReply
 from kgqa.engines.base import BaseEngine
-from kgqa.engines.batches import MOST_REQUESTS, prices_of
+from kgqa.engines.batches import MOST_REQUESTS
 from kgqa.engines.event_loop import EventLoopThread
 from kgqa.engines.openai.access import REACHING, ServerAccess
 from kgqa.engines.openai.batch_transport import BatchTransport
@@ -268,4 +268,4 @@ class OpenAI(ServerAccess, BaseEngine):
 
     @cached_property
     def _budget(self) -> ServerBudget:
-        return ServerBudget(self.budget_tokens, self.budget_usd, prices_of(self.model, is_batch=self.batch))
+        return ServerBudget(self.budget_tokens, self.budget_usd, self.model.find_prices(is_batch=self.batch))

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from kgqa.artifacts.metrics import LACKS
 from kgqa.calls import Program
+from kgqa.datasets.passages import distinct_passages
 from kgqa.errors import ConfigError
 from kgqa.experiment.capabilities import find_servers
 from kgqa.experiment.session import Session
@@ -21,7 +22,6 @@ from kgqa.retrieval.search import PassageIndex, PoolIndex, ServedRetriever
 from kgqa.runtime.costs import total
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import INDEX_BUILD, monitor_work
-from kgqa.types import distinct_passages
 from kgqa.util.digests import digest
 from kgqa.util.places import outputs
 from kgqa.util.text import pluralize

@@ -15,6 +15,7 @@ from kgqa.cache.stored import StoredCalls
 from kgqa.calls import Program, Triples, gather
 from kgqa.config.overrides import override_key
 from kgqa.config.run_keys import REQUIRE_EXISTING
+from kgqa.datasets.passages import distinct_passages
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.session import Inputs, Runner, Session
 from kgqa.kg.exchange import ImportedTriples, ReadPassages
@@ -22,7 +23,7 @@ from kgqa.kg.extraction import ExtractedTriples, Extraction, Extractor, parse_tr
 from kgqa.kg.graph import GraphSize, graph_statistics, too_many_failed
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
-from kgqa.types import Json, Passage, Question, distinct_passages
+from kgqa.types import Json, Passage, Question
 from kgqa.util.redaction import describe_error
 
 # distinct ones; read again at each call, so that none stays in memory

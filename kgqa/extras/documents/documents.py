@@ -10,11 +10,12 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
+from kgqa.datasets.passages import distinct
 from kgqa.datasets.splitting import split, splitter_identity
 from kgqa.errors import DataError, UsageError
 from kgqa.extras.documents import pdf
 from kgqa.extras.documents.document_text import DOCX, HTML, TEXT, read_document, read_text
-from kgqa.types import Json, JsonObject, Passage, distinct
+from kgqa.types import Json, JsonObject, Passage
 from kgqa.util import fs
 from kgqa.util.optional_deps import require_packages
 
