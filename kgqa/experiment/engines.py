@@ -15,7 +15,6 @@ from kgqa.config import building as parts
 from kgqa.config.files import Config, Node
 from kgqa.config.overrides import parse_role
 from kgqa.config.role_keys import ROLE_ENGINES
-from kgqa.engines.openai.responses import estimate_tokens
 from kgqa.errors import ConfigError, EngineDied, MissingWeights
 from kgqa.identity.component import identity_of
 from kgqa.judge import ROLE as JUDGE
@@ -23,6 +22,7 @@ from kgqa.protocols import Adaptable, Engine, NeedsKey, ReachesServer
 from kgqa.types import Json
 from kgqa.util.optional_deps import check_libraries
 from kgqa.util.settings import CLASS, name_of
+from kgqa.util.text import estimate_tokens
 
 if TYPE_CHECKING:
     from kgqa.engines.weights import Model, Prices

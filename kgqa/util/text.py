@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import re
 import sys
@@ -13,6 +14,8 @@ from kgqa.errors import StorageError
 
 # C0 without tab and newline, DEL, C1, bidirectional overrides, half surrogate pairs
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# of English text
+BYTES_PER_TOKEN = 4
 
 
 def pluralize(number: int, noun: str) -> str:
@@ -105,3 +108,8 @@ class _Output(io.FileIO):
                     f"standard output: {reason}. Free disk space or redirect it, then run the same command again"
                 ) from error
             return len(content)
+
+
+def estimate_tokens(text: str) -> int:
+    """Return a rough number of tokens, where neither a tokenizer nor a server counts them."""
+    return math.ceil(len(text.encode("utf-8", "surrogatepass")) / BYTES_PER_TOKEN)

@@ -24,13 +24,13 @@ from kgqa.engines.openai.client import TOKEN_SERVERS, Client, Endpoints
 from kgqa.engines.openai.connection import Connection
 from kgqa.engines.openai.limits import AdaptiveLimiter, ServerBudget
 from kgqa.engines.openai.requests import Server, check_extra
-from kgqa.engines.openai.responses import estimate_tokens
 from kgqa.engines.openai.transport import Transport
 from kgqa.engines.thinking import Thinking
 from kgqa.errors import BudgetSpent, ConfigError
 from kgqa.protocols import Deliver
 from kgqa.types import Json, JsonObject
 from kgqa.util.settings import NotIdentity, Setting
+from kgqa.util.text import estimate_tokens
 from kgqa.util.validators import Count, Validator
 
 # raise it when equal calls get other replies than before

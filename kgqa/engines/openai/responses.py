@@ -6,7 +6,6 @@ An invalid response is never scored, even with status 200: servers and proxies p
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -18,14 +17,13 @@ from kgqa.calls import Generate
 from kgqa.engines.thinking import read_reply
 from kgqa.errors import EngineError
 from kgqa.types import Completion, GeneratedToken, Json, ToolCall, Usage
+from kgqa.util.text import estimate_tokens
 
 # reasons to finish: OpenRouter; vLLM, SGLang; others
 FAILED = frozenset({"error", "abort", "cancelled", "failed"})
 # reasons for which there can be no text at all
 CUT_OFF = frozenset({"length", "content_filter"})
 MAX_TOKENS = 10**12  # of one response
-# of English text, if the server does not count
-BYTES_PER_TOKEN = 4
 # characters of a prompt; with more the server has cut the prompt
 MOST_PER_TOKEN = 8
 # characters of a prompt that is long enough for this rule
@@ -266,11 +264,6 @@ def estimate_prompt(request: Mapping[str, Json]) -> tuple[int, int]:
     contents = [prompt] if prompt is not None else [message["content"] for message in request.get("messages", ())]
     texts = [str(content or "") for content in contents]
     return sum(map(estimate_tokens, texts)), sum(map(len, texts))
-
-
-def estimate_tokens(text: str) -> int:
-    """Return a rough number of tokens, for servers that do not count."""
-    return math.ceil(len(text.encode("utf-8", "surrogatepass")) / BYTES_PER_TOKEN)
 
 
 def finish_reply(response: Response, call: Generate, settings: Mapping[str, Json], *, thinks: bool) -> Completion:
