@@ -85,14 +85,14 @@ class RunFolder:
         """Write all files of the run except the reports, replacing those of an earlier run, and return it.
 
         The earlier metrics go first: a run without them is not finished, and these must not be read with its settings.
-        The earlier manifest has the hashes of other files.
 
         Args:
             lines: of `predictions.jsonl`.
         """
         with explain_storage_errors(self.path, OUT_ELSEWHERE):
-            for name in (METRICS_FILE, MANIFEST):
-                (self.path / name).unlink(missing_ok=True)
+            (self.path / METRICS_FILE).unlink(missing_ok=True)
+        # until `write_metrics` without hashes, so that no file differs from them after a kill
+        self.write(MANIFEST, json_text(run.manifest.replace(files=None).json()))
         self.write(PREDICTIONS, jsonl_text(lines))
         with explain_storage_errors(self.path, OUT_ELSEWHERE):
             (self.path / PARTIAL_TRACE).replace(self.path / TRACE)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Choose, Generate, ModelCall, ModelReply
 from kgqa.engines.base import BaseEngine
-from kgqa.engines.batches import MOST_REQUESTS, prices_of
+from kgqa.engines.batches import MOST_REQUESTS
 from kgqa.engines.event_loop import EventLoopThread
 from kgqa.engines.openai.access import REACHING
 from kgqa.engines.openai.engine import UNKNOWN_CONTEXT, Dollars, name_at_server
@@ -21,7 +21,7 @@ from kgqa.engines.openai.limits import AdaptiveLimiter, ServerBudget
 from kgqa.engines.openai.messages import find_lengths, find_meaning
 from kgqa.engines.openai.option_logprobs import PARSED_TOKENS, ChoiceCosts, choose_parsed
 from kgqa.engines.openai.requests import build_chat, too_long
-from kgqa.engines.openai.responses import Response, estimate_tokens
+from kgqa.engines.openai.responses import Response
 from kgqa.engines.openai.transport import BUSY, Refused
 from kgqa.engines.thinking import Thinking, read_reply
 from kgqa.errors import BudgetSpent, ConfigError, EngineError, KgqaError, PromptTooLong, ServerLost, UsageError
@@ -30,6 +30,7 @@ from kgqa.types import Choice, Completion, Json, JsonObject
 from kgqa.util.optional_deps import require_packages
 from kgqa.util.redaction import ApiKey
 from kgqa.util.settings import NotIdentity, Setting
+from kgqa.util.text import estimate_tokens
 from kgqa.util.validators import Count, Natural, Seconds
 
 
@@ -232,4 +233,4 @@ class VendorEngine(BaseEngine):
 
     @cached_property
     def _budget(self) -> ServerBudget:
-        return ServerBudget(self.budget_tokens, self.budget_usd, prices_of(self.model, is_batch=self.sends_batches))
+        return ServerBudget(self.budget_tokens, self.budget_usd, self.model.find_prices(is_batch=self.sends_batches))
