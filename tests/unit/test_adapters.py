@@ -62,26 +62,45 @@ def test_a_preset_names_its_folder_and_what_it_must_be() -> None:
     assert find_adapter("ours").digest() == "a" * 64
 
 
-def test_invalid_adapter_is_rejected_with_its_key() -> None:
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        pytest.param(
+            "smollm2_135m+saef",
+            r"^roles.reader=smollm2_135m\+saef: no adapter saef: .*Did you mean safe\?$",
+            id="unknown name",
+        ),
+        pytest.param(
+            "smollm2_135m+",
+            r"^roles.reader=smollm2_135m\+: no adapter after the \+. Add its name or folder$",
+            id="no name",
+        ),
+        pytest.param("+unfinished", "no adapter unfinished: not in conf/adapter", id="unfinished training"),
+        pytest.param(
+            "+t5", "complete weights, not an adapter. Use them as PRESET:.*t5/ab/model", id="complete weights"
+        ),
+        pytest.param("+half", r"no adapter half: not in conf/adapter", id="half a folder"),
+    ],
+)
+def test_invalid_adapter_is_rejected_with_its_key(choice: str, message: str) -> None:
     write_artefact(Path("outputs/trained/safe/ab"), "x", "0")
     for folder in ("outputs/trained/t5/ab/model", "half"):
         Path(folder).mkdir(parents=True)
     for file in ("unfinished/ab/settings.json", "t5/ab/manifest.json"):
         write(f"outputs/trained/{file}", {})
-    for choice, message in [
-        ("smollm2_135m+saef", r"^roles.reader=smollm2_135m\+saef: no adapter saef: .*Did you mean safe\?$"),
-        ("smollm2_135m+", r"^roles.reader=smollm2_135m\+: no adapter after the \+. Add its name or folder$"),
-        ("+unfinished", "no adapter unfinished: not in conf/adapter"),
-        ("+t5", "complete weights, not an adapter. Use them as PRESET:.*t5/ab/model"),
-        ("+half", r"no adapter half: not in conf/adapter"),
-    ]:
-        with pytest.raises(ConfigError, match=message):
-            engines(f"roles.reader={choice}")
-    write_lora(Path("dora"), use_dora=True)
-    write_lora(Path("ia3"), peft_type="IA3")
-    for name, message in (("dora", "use_dora"), ("ia3", "peft_type IA3")):
-        with pytest.raises(ConfigError, match=f"adapter {name}: {message} in .* is more than plain LoRA"):
-            find_adapter(name).check_plain()
+    with pytest.raises(ConfigError, match=message):
+        engines(f"roles.reader={choice}")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"use_dora": True}, "use_dora"), ({"peft_type": "IA3"}, "peft_type IA3")],
+    ids=["dora", "ia3"],
+)
+def test_adapter_that_is_more_than_lora_is_rejected(settings: dict[str, Any], message: str) -> None:
+    write_lora(Path("mine"), **settings)
+    with pytest.raises(ConfigError, match=f"adapter mine: {message} in .* is more than plain LoRA"):
+        find_adapter("mine").check_plain()
 
 
 def test_roles_share_weights_and_keep_separate_keys() -> None:

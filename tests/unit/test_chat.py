@@ -140,13 +140,16 @@ def test_end_of_prompt(source: str, setting: int | str, call: Any, text: str) ->
     assert template(source, setting).flags(call) == (("no_thinking",) if call == PLAIN else ())
 
 
+@pytest.mark.parametrize("value", ["max", "-1", "true", "1.5"])
+def test_invalid_thinking_is_rejected(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"^model\.thinking=[^\n]+$"):
+        build({**composed_node("model", "smollm2_135m"), "thinking": yaml.safe_load(value)}, "model")
+
+
 def test_setting_is_in_identity_only_if_on() -> None:
     def identity(*words: str) -> Any:
         return identify(compose_experiment(["method=no_context", "dataset=demo", "engine=scripted", *words]))
 
-    for value in ("max", "-1", "true", "1.5"):
-        with pytest.raises(ConfigError, match=r"^model\.thinking=[^\n]+$"):
-            build({**composed_node("model", "smollm2_135m"), "thinking": yaml.safe_load(value)}, "model")
     plain = identity()
     assert identity("model.thinking=false") == identity("model.thinking=0") == plain
     assert identity("model.thinking=low")["answering"]["default"]["model"]["thinking"] == "low"

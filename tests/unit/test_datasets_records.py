@@ -220,12 +220,15 @@ def test_unusable_record_is_rejected(tmp_path: Path, change: dict[str, Any], mes
         read("flashrag", file)
 
 
-def test_unusable_files_are_rejected(tmp_path: Path) -> None:
+def test_missing_file_names_its_source(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="get it from https://huggingface"):
         read("flashrag", tmp_path / "no.jsonl")
-    for preset in ("hotpotqa", "2wiki", "musique"):
-        with pytest.raises(DataError, match="looks like flashrag: run with dataset=flashrag"):
-            read(preset, write(tmp_path / "q.jsonl", RECORD))
+
+
+@pytest.mark.parametrize("preset", ["hotpotqa", "2wiki", "musique"])
+def test_reader_of_another_format_is_suggested(tmp_path: Path, preset: str) -> None:
+    with pytest.raises(DataError, match="looks like flashrag: run with dataset=flashrag"):
+        read(preset, write(tmp_path / "q.jsonl", RECORD))
 
 
 def test_corpus_titles_have_no_quotes(tmp_path: Path) -> None:

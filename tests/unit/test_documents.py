@@ -135,17 +135,25 @@ def test_equal_names_become_paths(tmp_path: Path) -> None:
     for name in ("may", "june"):
         write(tmp_path / "c" / f"{name}.md", f"# Notes\n\nWritten in {name}.")
     assert [passage.title for passage in documents(tmp_path / "c").passages()] == ["Notes (june)", "Notes (may)"]
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        pytest.param("nowhere", r"nowhere: no such file or folder. Name your documents", id="missing"),
+        pytest.param(
+            "x.odt", r"x\.odt: file type not supported. Name \.txt, .* files, UTF-8 text, or a folder", id="file type"
+        ),
+        pytest.param("hidden", r"hidden: no documents. Name \.txt", id="hidden files"),
+        pytest.param("odd", r"the file's name is not UTF-8. Rename it", id="file name"),
+    ],
+)
+def test_place_without_documents_is_rejected(tmp_path: Path, place: str, message: str) -> None:
     for file in ("x.odt", "hidden/.a.txt", f"odd/{os.fsdecode(bytes([0xE9]))}.txt"):
         write(tmp_path / file, "text")
     (tmp_path / "x.odt").write_bytes(b"PK\x03\x04\xff")
-    for place, message in [
-        ("nowhere", r"nowhere: no such file or folder. Name your documents"),
-        ("x.odt", r"x\.odt: file type not supported. Name \.txt, .* files, UTF-8 text, or a folder"),
-        ("hidden", r"hidden: no documents. Name \.txt"),
-        ("odd", r"the file's name is not UTF-8. Rename it"),
-    ]:
-        with pytest.raises(DataError, match=message):
-            _ = documents(tmp_path / place).files
+    with pytest.raises(DataError, match=message):
+        _ = documents(tmp_path / place).files
 
 
 WHO = {"question": "Who built the mill?", "answer": "Ann Reed"}

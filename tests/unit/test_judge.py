@@ -136,13 +136,21 @@ def test_panel_has_two_judges_and_their_roles() -> None:
     assert judged(Panel(32, False, ("three_way", "kgp")), "correct", "0")[0].label is None
     roles = {"judge_1": "a@vllm", "judge_2": None, "judge_3": "b"}
     assert Panel(32, False, ("three_way:a@vllm", "three_way", "kgp:b")).roles == roles
-    for members, message in [
-        (("three_way",), "at least two"), (("kgp", "kgp"), "each once"), (("kgp", "trueway"), "is not form"),
-    ]:  # fmt: skip
-        with pytest.raises(ConfigError, match=message):
-            Panel(32, False, members)
     with pytest.raises(ConfigError, match=r"judge\.max_tokens=0"):
         one(max_tokens=0)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        pytest.param(("three_way",), "at least two", id="one judge"),
+        pytest.param(("kgp", "kgp"), "each once", id="equal judges"),
+        pytest.param(("kgp", "trueway"), "is not form", id="unknown judge"),
+    ],
+)
+def test_invalid_panel_is_rejected(members: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Panel(32, False, members)
 
 
 def test_accuracy_counts_failed_answers_as_wrong() -> None:

@@ -105,15 +105,18 @@ def test_engine_file_needs_only_its_class(field: str, monkeypatch: pytest.Monkey
     assert type(parts.engine(config["engine"], config["model"])).__name__ == "Echo"
 
 
-def test_nothing_else_that_is_installed_can_be_built() -> None:
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        pytest.param("os.system", r"no module 'os' in .* Only these and kgqa's own are imported", id="os.system"),
+        pytest.param("print", r"Write MODULE\.CLASS\. Only your modules and kgqa's are imported", id="print"),
+        pytest.param("json.loads", "Rename your module", id="json.loads"),
+    ],
+)
+def test_nothing_else_that_is_installed_can_be_built(target: str, message: str) -> None:
     write("json.py", "loads = print\n")
-    for target, message in [
-        ("os.system", r"no module 'os' in .* Only these and kgqa's own are imported"),
-        ("print", r"Write MODULE\.CLASS\. Only your modules and kgqa's are imported"),
-        ("json.loads", "Rename your module"),
-    ]:
-        with pytest.raises(ConfigError, match=message):
-            parts.method({"_target_": target})
+    with pytest.raises(ConfigError, match=message):
+        parts.method({"_target_": target})
 
 
 def test_own_templates_load_by_name() -> None:
@@ -135,17 +138,24 @@ def test_render_edited_template() -> None:
     assert texts == ["x y", "another x"]
 
 
-def test_file_without_a_component_is_reported() -> None:
-    for choice, text, message in [
-        ("method", "_target_: [1\n", r"conf/method/mine.yaml:2: expected ',' or '\]'"),
-        ("method", "depth: 1\n", "conf/method/mine.yaml: no key _target_"),
-        ("dataset", "_target_: mine.Mine\nname: mine\n", "conf/dataset/mine.yaml: no key profile"),
-        ("model", "rate: 1\n", "conf/model/mine.yaml: model.rate=1: unknown key"),
-        ("model", "defaults: [mine, _self_]\n", "model=mine: a file names itself in its defaults"),
-    ]:
-        write(f"conf/{choice}/mine.yaml", text)
-        with pytest.raises(ConfigError, match=f"(?m)\\A[^\n]*{message}[^\n]*\\Z"):
-            compose([f"{choice}=mine"])
+@pytest.mark.parametrize(
+    ("choice", "text", "message"),
+    [
+        pytest.param("method", "_target_: [1\n", r"conf/method/mine.yaml:2: expected ',' or '\]'", id="open list"),
+        pytest.param("method", "depth: 1\n", "conf/method/mine.yaml: no key _target_", id="no class"),
+        pytest.param(
+            "dataset", "_target_: mine.Mine\nname: mine\n", "conf/dataset/mine.yaml: no key profile", id="no profile"
+        ),
+        pytest.param("model", "rate: 1\n", "conf/model/mine.yaml: model.rate=1: unknown key", id="unknown key"),
+        pytest.param(
+            "model", "defaults: [mine, _self_]\n", "model=mine: a file names itself in its defaults", id="own defaults"
+        ),
+    ],
+)
+def test_file_without_a_component_is_reported(choice: str, text: str, message: str) -> None:
+    write(f"conf/{choice}/mine.yaml", text)
+    with pytest.raises(ConfigError, match=f"(?m)\\A[^\n]*{message}[^\n]*\\Z"):
+        compose([f"{choice}=mine"])
 
 
 def find_model(name: str) -> Model:
@@ -251,30 +261,43 @@ NO_KEYS = (
 )  # fmt: skip
 
 
-def test_unknown_key_with_plus_is_rejected() -> None:
-    for override, message in [
-        ("+limitt=3", "limitt=3: unknown key. Did you mean limit"),
-        ("+retreiver.k1=3", "retreiver: unknown key. Did you mean retriever"),
-        ("+kg.require_exist=true", "kg.require_exist=True: unknown key. Did you mean require_existing"),
-        ("+reranker.a=1", "reranker: no preset is chosen"),
-        ("+retriever.k2=1", "retriever.k2=1: unknown key. Choose from: fields"),
-        ("+hydra.foo=1", "works only with kgqa run -m and kgqa reproduce"),
-    ]:
-        with pytest.raises(ConfigError, match=re.escape(message)):
-            compose(["method=no_context", override])
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        pytest.param("+limitt=3", "limitt=3: unknown key. Did you mean limit", id="+limitt=3"),
+        pytest.param("+retreiver.k1=3", "retreiver: unknown key. Did you mean retriever", id="+retreiver.k1=3"),
+        pytest.param(
+            "+kg.require_exist=true",
+            "kg.require_exist=True: unknown key. Did you mean require_existing",
+            id="+kg.require_exist=true",
+        ),
+        pytest.param("+reranker.a=1", "reranker: no preset is chosen", id="+reranker.a=1"),
+        pytest.param("+retriever.k2=1", "retriever.k2=1: unknown key. Choose from: fields", id="+retriever.k2=1"),
+        pytest.param("+hydra.foo=1", "works only with kgqa run -m and kgqa reproduce", id="+hydra.foo=1"),
+    ],
+)
+def test_unknown_key_with_plus_is_rejected(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        compose(["method=no_context", override])
+
+
+def test_valid_key_with_plus_is_accepted() -> None:
     assert compose(["+limit=3", "++dataset.verified=null"])["limit"] == 3
 
 
-def test_unknown_key_in_preset_is_rejected() -> None:
-    for lines, message in [
-        ("limitt: 3", "limitt=3: unknown key. Did you mean limit"),
-        ("method: {baem: 3}", "method.baem=3: unknown key. Did you mean beam"),
-        ("sweep: {name: x}", "sweep: unknown key"),
-        ("hydra: {launcher: {n_jobs: 2}}", "hydra: "),
-    ]:
-        write("conf/experiment/mine.yaml", f"# @package _global_\n{lines}\n")
-        with pytest.raises(ConfigError, match=re.escape(f"conf/experiment/mine.yaml: {message}")):
-            compose(["experiment=mine"])
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        pytest.param("limitt: 3", "limitt=3: unknown key. Did you mean limit", id="limitt 3"),
+        pytest.param("method: {baem: 3}", "method.baem=3: unknown key. Did you mean beam", id="method baem 3"),
+        pytest.param("sweep: {name: x}", "sweep: unknown key", id="sweep name x"),
+        pytest.param("hydra: {launcher: {n_jobs: 2}}", "hydra: ", id="hydra launcher n_jobs 2"),
+    ],
+)
+def test_unknown_key_in_preset_is_rejected(lines: str, message: str) -> None:
+    write("conf/experiment/mine.yaml", f"# @package _global_\n{lines}\n")
+    with pytest.raises(ConfigError, match=re.escape(f"conf/experiment/mine.yaml: {message}")):
+        compose(["experiment=mine"])
 
 
 @pytest.mark.parametrize("name", KEYS)

@@ -121,15 +121,25 @@ def test_columns_cells_frames_and_hyphens(tmp_path: Path) -> None:
     assert places(document)[1:] == ["table 1 page 1"]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"no PDF at all", id="text"),
+        pytest.param(b"%PDF-1.4\n%%EOF", id="no objects"),
+    ],
+)
+def test_unreadable_pdf_is_rejected(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "broken.pdf").write_bytes(content)
+    with pytest.raises(DataError, match=r"broken\.pdf: not a readable PDF"):
+        read(tmp_path / "broken.pdf")
+
+
 def test_pdf_with_password_is_rejected(tmp_path: Path) -> None:
     from reportlab.lib.pdfencrypt import StandardEncryption
 
     with pytest.raises(DataError, match=r"secret\.pdf: needs a password"):
         read(make(tmp_path / "secret.pdf", ["Hidden."], encrypt=StandardEncryption("open sesame", strength=128)))
-    for content in (b"", b"no PDF at all", b"%PDF-1.4\n%%EOF"):
-        (tmp_path / "broken.pdf").write_bytes(content)
-        with pytest.raises(DataError, match=r"broken\.pdf: not a readable PDF"):
-            read(tmp_path / "broken.pdf")
     locked = StandardEncryption("", ownerPassword="owner", canCopy=0)
     assert read(make(tmp_path / "a.pdf", ["Seen."], encrypt=locked))[0].text == "Seen."
 

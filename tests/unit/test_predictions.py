@@ -57,28 +57,51 @@ def test_titles_of_predictions_name_passages(tmp_path: Path) -> None:
     assert read_predictions(file) == [Prediction("q1", "a")]
 
 
-def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path) -> None:
-    for content, message in [
-        (jsonl({"id": "q1", "answer": "a"}, {"id": "q1", "answer": "b"}), r":2: question q1 is already answered above"),
-        ('{"id": "q1", "answer": NaN}\n', ":1: not JSON: NaN is not a JSON value"),
-        ('{"id": "q1", "answer": "a", "figures": {"x": 1e999}}', r":1: figures\.x=inf is not a finite number"),
-        ('{"id": "q1", "answer": "a", "flags": {"x": "many"}}', r":1: flags\.x='many' is not a valid integer"),
-        (jsonl({"id": 7, "answer": "a"}), ":1: id=7: must be a text"),
-        (jsonl({"answer": "a"}), ":1: no key 'question_id'"),
-        (jsonl({"id": "q1"}), ":1: no answer"),
-        (jsonl(["q1", "a"]), "record 1: .*should be a valid dictionary"),
-        (jsonl({"id": "q1", "predicted_answer": None}), ":1: predicted_answer=None: must be a text"),
-        ('{"id": "q1", "predicted_answer": "a", "predicted_support_idxs": ["0"]}', r"idxs\.0='0': must be an integer"),
-        ('{"answer": {"q1": "a"}, "sp": {"q1": [["T"]]}}', r"no key 'sp\.q1\.0\.1'"),
-        ('{"answer": {"q1": "a"}, "sp": []}', r"sp=\[\]: must be a mapping"),
-        ('{"answer": {}}', "answer={}: dictionary should have at least 1 item"),
-        ('{"answer": {"q1": "a"', "not JSON"),
-        ('{"id": "q1", "answer": "a"}\n{"id": "q2", "ans', ":2: not JSON"),
-        ("[]", "no predictions"),
-        ("", "empty"),
-    ]:
-        with pytest.raises(DataError, match=message):
-            read(tmp_path, content)
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(
+            jsonl({"id": "q1", "answer": "a"}, {"id": "q1", "answer": "b"}),
+            r":2: question q1 is already answered above",
+            id="answered twice",
+        ),
+        pytest.param('{"id": "q1", "answer": NaN}\n', ":1: not JSON: NaN is not a JSON value", id="nan"),
+        pytest.param(
+            '{"id": "q1", "answer": "a", "figures": {"x": 1e999}}',
+            r":1: figures\.x=inf is not a finite number",
+            id="infinite figure",
+        ),
+        pytest.param(
+            '{"id": "q1", "answer": "a", "flags": {"x": "many"}}',
+            r":1: flags\.x='many' is not a valid integer",
+            id="text as flag",
+        ),
+        pytest.param(jsonl({"id": 7, "answer": "a"}), ":1: id=7: must be a text", id="number as id"),
+        pytest.param(jsonl({"answer": "a"}), ":1: no key 'question_id'", id="no id"),
+        pytest.param(jsonl({"id": "q1"}), ":1: no answer", id="no answer"),
+        pytest.param(jsonl(["q1", "a"]), "record 1: .*should be a valid dictionary", id="list"),
+        pytest.param(
+            jsonl({"id": "q1", "predicted_answer": None}), ":1: predicted_answer=None: must be a text", id="null answer"
+        ),
+        pytest.param(
+            '{"id": "q1", "predicted_answer": "a", "predicted_support_idxs": ["0"]}',
+            r"idxs\.0='0': must be an integer",
+            id="text as index",
+        ),
+        pytest.param(
+            '{"answer": {"q1": "a"}, "sp": {"q1": [["T"]]}}', r"no key 'sp\.q1\.0\.1'", id="title without sentence"
+        ),
+        pytest.param('{"answer": {"q1": "a"}, "sp": []}', r"sp=\[\]: must be a mapping", id="list of titles"),
+        pytest.param('{"answer": {}}', "answer={}: dictionary should have at least 1 item", id="no answers"),
+        pytest.param('{"answer": {"q1": "a"', "not JSON", id="open object"),
+        pytest.param('{"id": "q1", "answer": "a"}\n{"id": "q2", "ans', ":2: not JSON", id="open line"),
+        pytest.param("[]", "no predictions", id="empty list"),
+        pytest.param("", "empty", id="empty file"),
+    ],
+)
+def test_invalid_predictions_are_one_line(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, content)
 
 
 def test_unknown_missing_and_impossible_are_named(tmp_path: Path) -> None:

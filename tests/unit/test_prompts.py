@@ -167,13 +167,22 @@ def test_every_method_shows_the_same_questions(family: str) -> None:
     assert all(questions == examples["react"] for questions in examples.values())
 
 
-def test_questions_without_needed_fields_are_rejected(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "method",
+    [
+        "self_ask",
+        "react",
+        "sg_prompt",
+        "ge_reasoning",
+        "era_cot",
+    ],
+)
+def test_questions_without_needed_fields_are_rejected(tmp_path: Path, method: str) -> None:
     passages = [{"title": "T", "text": "A."}]
     record = {"question": "Who?", "answer": "A", "thoughts": ["So the answer is: A."], "passages": passages}
     file = write(tmp_path / "own.jsonl", record)
-    for method in ("self_ask", "react", "sg_prompt", "ge_reasoning", "era_cot"):
-        with pytest.raises(DataError, match=r"own.jsonl: the demonstration 'Who\?' has no '(steps|triples)'"):
-            built(method, str(file))
+    with pytest.raises(DataError, match=r"own.jsonl: the demonstration 'Who\?' has no '(steps|triples)'"):
+        built(method, str(file))
 
 
 def test_examples_have_a_graph_and_a_transcript() -> None:

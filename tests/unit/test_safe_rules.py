@@ -55,16 +55,23 @@ def comparing(answer: str, other: str = "Norway") -> Question:
     return Question("c", "?", (answer,), (ASIDE, first, second), gold, type="comparison", decomposition=hops)
 
 
-def test_what_the_passages_do_not_bear_out_has_no_plan() -> None:
-    for question, why in [
-        (replace(BRIDGE, decomposition=()), "no decomposition"),
-        (replace(BRIDGE, answers=("Barcelona",)), "the last fact is not the answer"),
-        (replace(BRIDGE, support=frozenset({PETRA.id})), "no gold passage has the answer"),
-        (comparing("yes", "Sweden"), "does not follow"),
-        (comparing("Reed Lake"), "none of what is compared"),
-    ]:
-        with pytest.raises(NotTaught, match=why):
-            plan(question, question.passages, random.Random(0))
+@pytest.mark.parametrize(
+    ("question", "why"),
+    [
+        pytest.param(replace(BRIDGE, decomposition=()), "no decomposition", id="no decomposition"),
+        pytest.param(replace(BRIDGE, answers=("Barcelona",)), "the last fact is not the answer", id="other answer"),
+        pytest.param(
+            replace(BRIDGE, support=frozenset({PETRA.id})),
+            "no gold passage has the answer",
+            id="gold passage without answer",
+        ),
+        pytest.param(comparing("yes", "Sweden"), "does not follow", id="comparison without a result"),
+        pytest.param(comparing("Reed Lake"), "none of what is compared", id="comparison of others"),
+    ],
+)
+def test_what_the_passages_do_not_bear_out_has_no_plan(question: Question, why: str) -> None:
+    with pytest.raises(NotTaught, match=why):
+        plan(question, question.passages, random.Random(0))
 
 
 def corrupted(right: Solution, error: str, seed: int) -> JudgedStep:
@@ -185,16 +192,44 @@ def test_right_steps_and_each_error_are_labeled() -> None:
     assert names == {"Unsupported", "Off-topic", "Redundancy"}
 
 
-def test_question_without_sound_solution_is_skipped() -> None:
-    for template, answer, why in [
-        ("teach/plan", '{"plan": [{"kind": "Attribution", "do": "x"}]}', "a reply to teach/plan cannot be read"),
-        ("teach/solve", '{"steps": [{"claim": "x", "passage": 1}]}', "the solution does not have one step for each"),
-        ("teach/solve", TEACHER["teach/solve"].replace(": 2}", ": 7}"), "an ideal step cites no gold passage"),
-        ("teach/solve", TEACHER["teach/solve"].replace("he was", "Passage 2: he was"), "a claim names a passage"),
-        ("teach/check", AGREED.replace("true", "false"), "the ideal steps did not pass the check"),
-    ]:
-        with pytest.raises(NotTaught, match=why):
-            taught({template: answer})
+@pytest.mark.parametrize(
+    ("template", "answer", "why"),
+    [
+        pytest.param(
+            "teach/plan",
+            '{"plan": [{"kind": "Attribution", "do": "x"}]}',
+            "a reply to teach/plan cannot be read",
+            id="unreadable plan",
+        ),
+        pytest.param(
+            "teach/solve",
+            '{"steps": [{"claim": "x", "passage": 1}]}',
+            "the solution does not have one step for each",
+            id="too few steps",
+        ),
+        pytest.param(
+            "teach/solve",
+            TEACHER["teach/solve"].replace(": 2}", ": 7}"),
+            "an ideal step cites no gold passage",
+            id="no gold passage",
+        ),
+        pytest.param(
+            "teach/solve",
+            TEACHER["teach/solve"].replace("he was", "Passage 2: he was"),
+            "a claim names a passage",
+            id="claim names a passage",
+        ),
+        pytest.param(
+            "teach/check", AGREED.replace("true", "false"), "the ideal steps did not pass the check", id="check fails"
+        ),
+    ],
+)
+def test_question_without_sound_solution_is_skipped(template: str, answer: str, why: str) -> None:
+    with pytest.raises(NotTaught, match=why):
+        taught({template: answer})
+
+
+def test_audit_and_second_plan_of_the_teacher() -> None:
     disagreed = {"teach/audit": AGREED.replace("true", "false")}
     assert {why for _, why in taught(disagreed)[0]} == {"the auditor does not agree"}
     assert [isinstance(step, JudgedStep) for _, step in taught(disagreed, audit=False)[0]] == [True] * 14
@@ -217,14 +252,32 @@ def test_two_checks_find_first_error_or_bad_guidance() -> None:
     [(label, step)] = hard_case(finding(3, "Unsupported"), finding(3, "Misleading Guidance"))
     assert (label, step.number) == (CORRECT, 2)
     assert tuple(step.verdict) == (CORRECT, "Passage 1 says so.", "do that")
-    for looks, why in [
-        ((finding(1, "Unsupported"), finding(2, "Unsupported")), "the teacher finds the error in another step"),
-        ((finding(2, "Off-topic"), finding(2, "Dataset Error")), "the passages do not lead to the right answer"),
-        ((finding(4, "Off-topic"), finding(4, "Off-topic")), "there is no such step"),
-        ((finding(1, "Off-topic"), finding(1, "Misleading Guidance")), "there is no such step"),
-    ]:
-        with pytest.raises(NotTaught, match=why):
-            hard_case(*looks)
+
+
+@pytest.mark.parametrize(
+    ("looks", "why"),
+    [
+        pytest.param(
+            (finding(1, "Unsupported"), finding(2, "Unsupported")),
+            "the teacher finds the error in another step",
+            id="different steps",
+        ),
+        pytest.param(
+            (finding(2, "Off-topic"), finding(2, "Dataset Error")),
+            "the passages do not lead to the right answer",
+            id="no way to the answer",
+        ),
+        pytest.param((finding(4, "Off-topic"), finding(4, "Off-topic")), "there is no such step", id="no such step"),
+        pytest.param(
+            (finding(1, "Off-topic"), finding(1, "Misleading Guidance")),
+            "there is no such step",
+            id="no guidance before",
+        ),
+    ],
+)
+def test_two_checks_that_disagree_are_skipped(looks: tuple[Json, Json], why: str) -> None:
+    with pytest.raises(NotTaught, match=why):
+        hard_case(*looks)
 
 
 TEMPLATES = [

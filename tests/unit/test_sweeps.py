@@ -77,9 +77,22 @@ def test_budgets_are_paid_and_dollars_need_prices() -> None:
     assert budget.spent()
     with pytest.raises(ConfigError, match="model=m has no prices"):
         limited({**config, "model": {"name": "m", "prices": None}}, Budget.of("1usd"))
-    for value in ("3", "3 euro", "usd", "0usd", "1.5tokens", "-1usd"):
-        with pytest.raises(ConfigError, match="expected dollars or tokens"):
-            Budget.of(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "3",
+        "3 euro",
+        "usd",
+        "0usd",
+        "1.5tokens",
+        "-1usd",
+    ],
+)
+def test_invalid_budget_is_rejected(value: str) -> None:
+    with pytest.raises(ConfigError, match="expected dollars or tokens"):
+        Budget.of(value)
 
 
 def shares(right: int, of: int = 40) -> dict[str, float | None]:

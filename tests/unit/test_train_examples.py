@@ -70,18 +70,27 @@ def test_split_keeps_questions_together(tmp_path: Path) -> None:
         split(tmp_path, lines(8), eval_fraction=8)
 
 
-def test_invalid_example_names_its_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        pytest.param('{"prompt": "p"}', r"lines\.jsonl:2: completion is missing", id="no completion"),
+        pytest.param(
+            '{"prompt": "p", "completion": 7}', r"lines\.jsonl:2: completion=7 is not a valid string", id="number"
+        ),
+        pytest.param('{"prompt": "p", "completion": " "}', r"lines\.jsonl:2: completion is empty", id="blank"),
+        pytest.param('{"prompt": "p", "comp', r"lines\.jsonl:2.* not JSON", id="open line"),
+        pytest.param(
+            '{"id": "q0/0", "prompt": "p", "completion": "c"}',
+            r"lines\.jsonl:2: id='q0/0' occurs twice",
+            id="duplicate id",
+        ),
+    ],
+)
+def test_invalid_example_names_its_line(tmp_path: Path, line: str, message: str) -> None:
     first = file(tmp_path, lines(1)).read_text()
-    for line, message in [
-        ('{"prompt": "p"}', r"lines\.jsonl:2: completion is missing"),
-        ('{"prompt": "p", "completion": 7}', r"lines\.jsonl:2: completion=7 is not a valid string"),
-        ('{"prompt": "p", "completion": " "}', r"lines\.jsonl:2: completion is empty"),
-        ('{"prompt": "p", "comp', r"lines\.jsonl:2.* not JSON"),
-        ('{"id": "q0/0", "prompt": "p", "completion": "c"}', r"lines\.jsonl:2: id='q0/0' occurs twice"),
-    ]:
-        (tmp_path / "lines.jsonl").write_text(f"{first}{line}\n")
-        with pytest.raises(DataError, match=message):
-            list(read_example_file(tmp_path / "lines.jsonl", pairs=False))
+    (tmp_path / "lines.jsonl").write_text(f"{first}{line}\n")
+    with pytest.raises(DataError, match=message):
+        list(read_example_file(tmp_path / "lines.jsonl", pairs=False))
 
 
 @pytest.mark.parametrize(
@@ -104,19 +113,38 @@ def test_training_prompt_equals_inference_prompt(prompt: Prompt, start: str) -> 
     assert (text.completion, text.question) == (f"{start} is so", "demo/q")
 
 
-def test_invalid_override_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(
+            ["train.examples=nowhere.jsonl"],
+            r"train\.examples=nowhere\.jsonl: no such file or folder",
+            id="missing file",
+        ),
+        pytest.param(["train.base=llama"], r"train\.base=llama: no such model. Did you mean", id="unknown model"),
+        pytest.param(
+            ["train.base=smollm2_135m+mine"],
+            r"smollm2_135m\+mine: name PRESET or PRESET:PATH, without adapter",
+            id="base with adapter",
+        ),
+        pytest.param(["train.ranks=8"], r"train\.ranks=8: unknown key\.", id="unknown key"),
+        pytest.param(
+            ["train.batch_size=6", "train.batch_per_device=4"],
+            r"train\.batch_size=6: must be a multiple of 4",
+            id="batch size",
+        ),
+        pytest.param(["train.name=../up"], r"train\.name=\.\./up: must be the name of a folder", id="path as name"),
+        pytest.param(
+            ["method.budget=9"],
+            r"method\.budget=9: chooses what is collected, but train\.examples=.* already\. Remove",
+            id="collecting key",
+        ),
+    ],
+)
+def test_invalid_override_is_one_line(tmp_path: Path, words: list[str], message: str) -> None:
     path = file(tmp_path, lines(8))
-    for words, message in [
-        (["train.examples=nowhere.jsonl"], r"train\.examples=nowhere\.jsonl: no such file or folder"),
-        (["train.base=llama"], r"train\.base=llama: no such model. Did you mean"),
-        (["train.base=smollm2_135m+mine"], r"smollm2_135m\+mine: name PRESET or PRESET:PATH, without adapter"),
-        (["train.ranks=8"], r"train\.ranks=8: unknown key\."),
-        (["train.batch_size=6", "train.batch_per_device=4"], r"train\.batch_size=6: must be a multiple of 4"),
-        (["train.name=../up"], r"train\.name=\.\./up: must be the name of a folder"),
-        (["method.budget=9"], r"method\.budget=9: chooses what is collected, but train\.examples=.* already\. Remove"),
-    ]:
-        with pytest.raises(ConfigError, match=message):
-            TrainRequest.of("kgp_llama", [f"train.examples={path}", *words])
+    with pytest.raises(ConfigError, match=message):
+        TrainRequest.of("kgp_llama", [f"train.examples={path}", *words])
 
 
 def test_folder_depends_on_what_changes_weights(tmp_path: Path) -> None:
