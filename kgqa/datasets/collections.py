@@ -1,7 +1,11 @@
 """KGP's document collections (Wang et al., AAAI 2024, §8.1): gold documents and sampled negatives, as passages.
 
 Documents are complete articles if `dataset.corpus` is set: all passages of a title, in order. Otherwise they are the
-questions' own paragraphs: gold ones, then sampled distractors, then paragraphs of other questions.
+questions' own paragraphs: gold ones, then sampled distractors, then paragraphs of other questions. A record of a
+released file:
+
+    {"question": "Who wrote Birch?", "answer": "Alder", "supports": [["Birch", "Alder wrote it."]],
+     "title_chunks": [["Birch", "Alder wrote it."], ["Elm", "Elm is a town."]]}
 """
 
 from __future__ import annotations

@@ -3,7 +3,11 @@
 A corpus file is JSON or JSONL of `title` and `text` (or `paragraph_text`, `body`), or of FlashRAG's `contents` (a title
 in quotes, a line end and the text), one object of titles with their sentences, IIRC's `context_articles.json` (titles
 with complete articles), or a question file, which gives its contexts, as IRCoT built the corpora of 2Wiki and MuSiQue.
-Files can be gzipped, and memory never holds a complete one.
+Files can be gzipped, and memory never holds a complete one. Records of three of these forms:
+
+    {"title": "Birch", "text": "Birch is a book."}
+    {"contents": "\\"Birch\\"\\nBirch is a book."}
+    {"Birch": ["Birch is a book.", " Alder wrote it."]}
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Question files in FlashRAG's form (Jin et al., 2024): NQ, TriviaQA, PopQA, Bamboogle and about 30 other datasets."""
+"""Question files in FlashRAG's form (Jin et al., 2024): NQ, TriviaQA, PopQA, Bamboogle and about 30 other datasets.
+
+A record:
+
+    {"id": "dev_0", "question": "Who wrote Birch?", "golden_answers": ["Alder", "A. Alder"], "metadata": {}}
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,12 @@
 """HotpotQA (Yang et al., EMNLP 2018), distractor and fullwiki, and 2WikiMultiHopQA (Ho et al., COLING 2020).
 
 2Wiki's files are HotpotQA's format with `evidences` and `answer_id` added. The differences between the datasets
-(question types and their hops, the alias file) are in the YAML.
+(question types and their hops, the alias file) are in the YAML. A record of 2Wiki:
+
+    {"_id": "q1", "type": "compositional", "question": "Where was the author of Birch born?", "answer": "Cedar",
+     "context": [["Birch", ["Birch is a book.", " Alder wrote it."]], ["Alder", ["Alder was born in Cedar."]]],
+     "supporting_facts": [["Birch", 1], ["Alder", 0]],
+     "evidences": [["Birch", "author", "Alder"], ["Alder", "place of birth", "Cedar"]], "answer_id": "Q1"}
 """
 
 from __future__ import annotations

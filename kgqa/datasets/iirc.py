@@ -1,4 +1,20 @@
-"""IIRC (Ferguson et al., EMNLP 2020), in its original files and in the form IRCoT processed them to (ACL 2023)."""
+"""IIRC (Ferguson et al., EMNLP 2020), in its original files and in the form IRCoT processed them to (ACL 2023).
+
+A record of an original file, with the questions about one main passage:
+
+    {"pid": "p1", "title": "Birch", "text": "Birch is a book. Alder wrote it.",
+     "questions": [
+         {"qid": "q1", "question": "Where was the author of Birch born?",
+          "answer": {"type": "span", "answer_spans": [{"text": "Cedar", "passage": "alder"}]},
+          "context": [{"passage": "main", "text": "Alder wrote it."}, {"passage": "Alder", "text": "born in Cedar"}]}]}
+
+A processed record:
+
+    {"question_id": "q1", "question_text": "Where was the author of Birch born?",
+     "answers_objects": [{"number": "", "date": {}, "spans": ["Cedar"]}],
+     "contexts": [{"idx": 0, "title": "Alder", "paragraph_text": "Alder was born in Cedar.", "is_supporting": true}],
+     "pinned_contexts": [{"idx": 0, "title": "Birch", "paragraph_text": "Birch is a book. Alder wrote it."}]}
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""MuSiQue (Trivedi et al., TACL 2022), and every file in its schema. The demo dataset is in it."""
+"""MuSiQue (Trivedi et al., TACL 2022), and every file in its schema. The demo dataset is in it.
+
+A record:
+
+    {"id": "2hop__1", "question": "Where was the author of Birch born?", "answer": "Cedar", "answer_aliases": [],
+     "answerable": true,
+     "paragraphs": [
+         {"idx": 0, "title": "Birch", "paragraph_text": "Birch is a book. Alder wrote it.", "is_supporting": true},
+         {"idx": 1, "title": "Alder", "paragraph_text": "Alder was born in Cedar.", "is_supporting": true}],
+     "question_decomposition": [
+         {"question": "Birch >> author", "answer": "Alder", "paragraph_support_idx": 0},
+         {"question": "#1 >> place of birth", "answer": "Cedar", "paragraph_support_idx": 1}]}
+"""
 
 from __future__ import annotations
 

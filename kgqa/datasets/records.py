@@ -1,4 +1,9 @@
-"""Questions in JSON, JSONL or TSV files with keys of any name: the YAML of a dataset names them."""
+"""Questions in JSON, JSONL or TSV files with keys of any name: the YAML of a dataset names them.
+
+A record, with `question_key: query`, `answer_keys: [gold.text]` and `title_key: evidence_list.title`:
+
+    {"query": "Who wrote Birch?", "gold": [{"text": "Alder"}], "evidence_list": [{"title": "Birch"}]}
+"""
 
 from __future__ import annotations
 
