@@ -115,11 +115,15 @@ class LocalEngine(BaseEngine):
         Count | None, Setting("Maximum tokens of prompt and reply, of each parallel call. null: the model's own.")
     ] = field(default=None, kw_only=True)
 
-    calls_functions: ClassVar[bool] = False  # see `Generate.tools`
     lists_logprobs: ClassVar[bool] = True  # see `Generate.logprobs`
 
     def __post_init__(self) -> None:
         _ = self._thinking
+
+    @property
+    def calls_functions(self) -> bool:
+        """Return whether calls can have tools, see `Generate.tools`."""
+        return False
 
     def render(self, call: ModelCall) -> str:
         return self._template.render(call)

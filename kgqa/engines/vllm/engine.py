@@ -113,6 +113,11 @@ class Vllm(LocalEngine):
     streaming: ClassVar[bool] = True
 
     @property
+    def calls_functions(self) -> bool:
+        """Return whether calls can have tools. vLLM needs a parser for the model's function calls."""
+        return self.model.tool_parser is not None
+
+    @property
     def max_concurrency(self) -> int:
         """Return twice vLLM's parallel requests, so that vLLM never waits for kgqa."""
         return 2 * (self.max_num_seqs or MOST_SEQUENCES) * self.data_parallel
