@@ -28,10 +28,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kgqa.artifacts.call_schema import usage_of
+from kgqa.cache.shared import SharedReplies
 from kgqa.errors import DataError, KgqaError, StorageError
 from kgqa.types import Json
 from kgqa.util.fs import ensure_dir, is_locked, lock_file, network_disk
 from kgqa.util.jsonio import MOST_BYTES, decode_stored
+from kgqa.util.places import shared_replies
 from kgqa.util.settings import name_of
 
 FILE = "calls.sqlite"
@@ -109,6 +111,12 @@ def decode_row(key: object, value: object, stored: object) -> Json | None:
         return decode_stored(value)  # type: ignore[arg-type]  # bytes, see `is_intact`
     except ValueError:
         return None
+
+
+def _has_checksum(row: tuple[Any, ...]) -> bool:
+    """Return whether a row of another machine is undamaged."""
+    key, value = row[:2]
+    return isinstance(key, str) and isinstance(value, str) and row[2] == checksum(key.encode(), value.encode())
 
 
 class Database:
@@ -217,6 +225,10 @@ class CallCache:
         self._database = Database(self.path)
         self._owner_lock = ExitStack()
         self._owner_lock.enter_context(lock_file(self._lock_of(self._owner)))
+        shared = shared_replies()
+        self._shared = SharedReplies(shared) if shared else None
+        if self._shared is not None:
+            self._read_shared(self._shared)
 
     def get(self, key: str) -> Json | None:
         """Return the reply of a key, or None. Drop a row without a reply."""
@@ -247,7 +259,15 @@ class CallCache:
                 earlier = self._earlier(connection, rows.values()) if added < len(rows) else {}
                 self._release(connection, rows.keys())
             self._locked -= rows.keys()
+            if self._shared is not None:
+                self._shared.append(row for key, row in rows.items() if key not in earlier)
         return earlier
+
+    def _read_shared(self, shared: SharedReplies) -> None:
+        """Add the replies of other machines. They count as replies of this cache."""
+        intact = (row for row in shared.read() if _has_checksum(row))
+        with self._database.writing() as connection:
+            connection.executemany(f"INSERT OR IGNORE {INSERT}", intact)
 
     def _earlier(self, connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> dict[str, Json]:
         """Return stored replies that differ from these rows. Replace damaged ones."""

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from kgqa.config.keys import Key, to_plain
 from kgqa.types import Json
 from kgqa.util.settings import NotIdentity, Setting, Source, declared_fields
-from kgqa.util.validators import Count, Positive, Share, Validator
+from kgqa.util.validators import Count, Positive, Share, Validator, matches
 
 SCOPE = NotIdentity("the same answers to fewer or more questions")
 PLACE = NotIdentity("where the files are", reported=False)
@@ -47,6 +47,14 @@ class RunSettings:
     ] = None
     ids: Annotated[
         tuple[str, ...] | None, Setting("Ids of the questions to answer, e.g. ids=[a,b]. null: all."), SCOPE
+    ] = None
+    shard: Annotated[
+        Annotated[str, matches(r"[1-9]\d{0,3}/[1-9]\d{0,3}", "must be like 3/64: the third of 64 parts")] | None,
+        Setting(
+            "Part of the questions: 3/64 is the third of 64. After all parts, the same command without shard= joins "
+            "them from the call cache. null: all."
+        ),
+        SCOPE,
     ] = None
     seed: Annotated[int, Setting("Random seed of sampled calls, `sample` and bootstrap intervals.")] = 0
     max_parallel_questions: Annotated[

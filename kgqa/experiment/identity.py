@@ -112,6 +112,9 @@ def find_run_folder(experiment: Experiment, identity: Identify = identify) -> Pa
     folder = Path(settings.output_dir) if settings.output_dir is not None else _choose_folder(experiment, identity)
     if settings.output_dir is not None or settings.run_name is not None:
         refuse_to_replace(experiment, folder)
+    elif settings.shard is not None:
+        # parts run at the same time on several machines
+        return folder.with_name(f"{folder.name}-shard-{settings.shard.replace('/', '-of-')}")
     elif _count_replaced(experiment, folder):
         ids = experiment.data.ids
         return folder.with_name(f"{folder.name}-{len(ids)}-{ids_digest(ids)[:4]}")
@@ -129,7 +132,8 @@ def refuse_to_replace(experiment: Experiment, folder: Path) -> None:
 
 def _count_replaced(experiment: Experiment, folder: Path) -> int:
     """Return the number of answers in a folder if some are to other questions than those of this run, else 0."""
-    if experiment.settings.limit is None and experiment.settings.ids is None:
+    settings = experiment.settings
+    if settings.limit is None and settings.ids is None and settings.shard is None:
         return 0
     try:
         answered = set(question_ids(folder))

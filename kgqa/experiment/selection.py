@@ -117,7 +117,7 @@ class QuestionSelection:
 
     @cached_property
     def questions(self) -> Sequence[Question]:
-        """Return the questions of `ids`, `sample` and `limit`, in file order. The complete file is read and checked."""
+        """Return the questions of `ids`, `sample`, `limit` and `shard`, in file order. The complete file is read."""
         every = questions = list(self.all_questions())
         if self.settings.ids is not None:
             ids = {question.id for question in questions}
@@ -127,7 +127,7 @@ class QuestionSelection:
                     among = "in" if self.verified is None else "among the verified questions of"
                     raise ConfigError(f"ids={wanted}: no such question {among} dataset={self.name}. {hint}")
             questions = [question for question in questions if question.id in self.settings.ids]
-        questions = self._sample(questions)[: self.settings.limit]
+        questions = self._take_shard(self._sample(questions)[: self.settings.limit])
         if self.perturbation is not None:
             questions = self.perturbation.apply(questions, every, self.settings.seed)
         return list(self.collection.collect(questions)) if self.collection else questions
@@ -135,6 +135,18 @@ class QuestionSelection:
     @property
     def ids(self) -> list[str]:
         return [question.id for question in self.questions]
+
+    def _take_shard(self, questions: list[Question]) -> list[Question]:
+        """Return every n-th question for `shard=K/N`, so that parts of a sorted file take about the same time."""
+        if self.settings.shard is None:
+            return questions
+        number, count = map(int, self.settings.shard.split("/"))
+        if number > count or count > len(questions):
+            raise ConfigError(
+                f"shard={self.settings.shard}: there are {len(questions):,} questions and {count:,} parts. Use parts 1 "
+                "to N, and at most as many parts as questions"
+            )
+        return questions[number - 1 :: count]
 
     def _sample(self, questions: list[Question]) -> list[Question]:
         """Return `sample` of the questions in file order. Whether an id is sampled depends on it and the seed only.

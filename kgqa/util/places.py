@@ -26,6 +26,11 @@ def call_cache() -> Path:
     return Path(os.environ.get("KGQA_CACHE") or outputs() / ".cache")
 
 
+def shared_replies() -> Path | None:
+    """Return `KGQA_REPLIES`, a folder that several machines share, or None."""
+    return Path(named).expanduser() if (named := os.environ.get("KGQA_REPLIES")) else None
+
+
 def home() -> Path:
     """Return `KGQA_HOME`, else `kgqa` in the user's cache: weights, hashes, logs."""
     if named := os.environ.get("KGQA_HOME"):
