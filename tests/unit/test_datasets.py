@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kgqa.datasets.musique import MuSiQue
-from kgqa.errors import ConfigError
+from kgqa.errors import ConfigError, DataError
 from kgqa.types import Hop, Passage
 from tests.unit.question_files import (
     MUSIQUE,
@@ -110,7 +110,10 @@ def test_alias_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     aliases.unlink()
     assert hotpotqa(file, Path("auto")).missing_golds == "without aliases"
     assert hotpotqa(file, Path("auto")).sha256 == hotpotqa(file).sha256
-    assert f"no such file, nor in {tmp_path}, " in refusal(hotpotqa(file, Path("id_aliases.json")))
+    missing = hotpotqa(file, Path("id_aliases.json"))
+    assert f"no such file, nor in {tmp_path}, " in refusal(missing)
+    with pytest.raises(DataError, match="no such file, nor in"):
+        _ = missing.file
 
 
 @pytest.mark.parametrize("below", ["", "questions", "musique"])

@@ -1,0 +1,46 @@
+"""Metrics of the user: which values they can return, and what failed questions count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgqa.errors import ConfigError
+from kgqa.scoring.own_metrics import OwnMetric
+from kgqa.types import Question
+
+QUESTION = Question("q1", "Who?", ("Ann",))
+
+
+def metric(value: object, *, lower_is_better: bool = False) -> OwnMetric:
+    def function(question: Question, answer: str) -> Any:
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    return OwnMetric(Path("conf/metric/mine.yaml"), "mine.metric", function, "Mine", lower_is_better)
+
+
+@pytest.mark.parametrize("value", [0, 0.0, 0.25, 1, 1.0, True, None])
+def test_metric_is_a_share_or_undefined(value: float | None) -> None:
+    share = metric(value).share(QUESTION, "Ann")
+    assert share == value
+    assert share is None or type(share) is float
+
+
+@pytest.mark.parametrize("value", [-0.01, 1.01, 50, "1", float("nan")])
+def test_other_values_of_a_metric_are_rejected(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"question q1: must return a number from 0 to 1 or None, not"):
+        metric(value).share(QUESTION, "Ann")
+
+
+def test_error_of_a_metric_names_its_file_and_question() -> None:
+    with pytest.raises(ConfigError, match=r"conf/metric/mine\.yaml: question q1: .*no such word"):
+        metric(ValueError("no such word")).share(QUESTION, "Ann")
+
+
+@pytest.mark.parametrize(("lower_is_better", "share"), [(False, 0.0), (True, None)], ids=["higher", "lower"])
+def test_failed_question_counts_as_the_worst_or_not(lower_is_better: bool, share: float | None) -> None:
+    assert metric(1.0, lower_is_better=lower_is_better).share(QUESTION, None) == share
