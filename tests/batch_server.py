@@ -36,8 +36,9 @@ class BatchServer:
         rows, errors = list[str](), list[str]()
         for each in reversed(requests):
             status = self.faults.pop() if self.faults else 200
-            text = each["body"]["messages"][-1]["content"]
-            choice = {"message": {"content": f"re: {text[-20:]}"}, "finish_reason": "stop"}
+            is_chat = "messages" in each["body"]
+            text = "re: " + (each["body"]["messages"][-1]["content"] if is_chat else each["body"]["prompt"])[-20:]
+            choice = {**({"message": {"content": text}} if is_chat else {"text": text}), "finish_reason": "stop"}
             reply = {"model": each["body"]["model"], "choices": [choice], "usage": USAGE}
             content = reply if status == 200 else {"error": REJECTED}
             row = {"custom_id": each["custom_id"], "response": {"status_code": status, "body": content}, "error": None}

@@ -21,8 +21,8 @@ from kgqa.util.fs import ensure_dir
 from kgqa.util.jsonio import encode_json
 from kgqa.util.waiting import add_wait, remove_wait
 
-# seconds without a new request, after which a wave is complete
-QUIET = 3.0
+# seconds without a new request, after which a wave is complete: rankings between calls can take that long
+WAIT = 30.0
 # seconds between two looks at a batch
 POLL = 15.0
 # requests of one batch; the vendors accept 50,000 and more
@@ -104,6 +104,8 @@ class BatchQueue:
 
     api: BatchApi
     notes: BatchNotes
+    # seconds without a new request, after which a wave is complete
+    wait: float = WAIT
     _pending: dict[str, Json] = field(default_factory=dict)
     _futures: dict[str, asyncio.Future[Outcome]] = field(default_factory=dict)
     _timer: asyncio.TimerHandle | None = None
@@ -119,7 +121,7 @@ class BatchQueue:
             self._pending[name] = request
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_later(QUIET, self._flush)
+        self._timer = loop.call_later(self.wait, self._flush)
         if len(self._pending) >= MOST_REQUESTS:
             self._flush()
         return await asyncio.shield(self._futures[name])

@@ -29,7 +29,6 @@ Server = tuple[str, BatchServer]
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(batches, "QUIET", 0.05)
     monkeypatch.setattr(batches, "POLL", 0.02)
     monkeypatch.setenv("KGQA_HOME", str(tmp_path / "home"))
 
@@ -47,7 +46,7 @@ def server() -> Iterator[Server]:
 
 
 def ask_in_batches(address: str, calls: list[Any] = CALLS) -> list[Any]:
-    opened = engine(base_url=address, batch=True)
+    opened = engine(base_url=address, batch=True, batch_wait=0.05)
     try:
         return ask(opened, calls)
     finally:
@@ -57,7 +56,7 @@ def ask_in_batches(address: str, calls: list[Any] = CALLS) -> list[Any]:
 def drop_after_submit(server: Server) -> None:
     """Submit a batch, and stop before its results are there."""
     address, state = server
-    opened = engine(base_url=address, batch=True)
+    opened = engine(base_url=address, batch=True, batch_wait=0.05)
     for call in CALLS:
         opened.submit(call, SimpleQueue[Any]().put)
     assert state.submitted.wait(30)
@@ -141,14 +140,33 @@ def test_local_servers_have_no_batches() -> None:
         engine(base_url="http://127.0.0.1:1/v1", server="vllm", batch=True)
 
 
-KEYS = ("method=no_context", "dataset=demo", "limit=3", "model=gpt_4o_mini", "engine=openai")
+BATCHES = ("engine.batch=true", "engine.batch_wait=1")
+KEYS = ("dataset=demo", "limit=3", "model=gpt_4o_mini", "engine=openai")
+
+
+@pytest.mark.usefixtures("empty_folder")
+@pytest.mark.parametrize("method", ["no_context", "retrieve_read"])
+def test_method_with_one_step_is_one_batch(server: Server, method: str) -> None:
+    address, state = server
+    state.is_open.set()
+    kgqa.run(*KEYS, *BATCHES, f"method={method}", f"engine.base_url={address}", "limit=36", display=QUIET)
+    assert (len(state.batches), len(state.paid)) == (1, 36)
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_judge_calls_are_in_batches(server: Server) -> None:
+    address, state = server
+    state.is_open.set()
+    kgqa.run(*KEYS, *BATCHES, "judge=three_way", "method=no_context", f"engine.base_url={address}", display=QUIET)
+    # answers, verdicts, and the same verdicts again: the stand-in's cannot be read
+    assert (len(state.batches), len(state.paid), state.direct) == (3, 9, 0)
 
 
 @pytest.mark.usefixtures("empty_folder")
 def test_cost_is_half_the_price(server: Server) -> None:
     address, state = server
     state.is_open.set()
-    run = kgqa.run(*KEYS, f"engine.base_url={address}", "engine.batch=true", display=QUIET)
+    run = kgqa.run(*KEYS, *BATCHES, "method=no_context", f"engine.base_url={address}", display=QUIET)
     cost = run.metrics.cost
     # 1,000 prompt tokens at 0.15 USD and 500 at 0.60 USD per million, three times
     full = 3 * (1000 * 0.15 + 500 * 0.6) / 1e6
@@ -159,7 +177,7 @@ def test_cost_is_half_the_price(server: Server) -> None:
 @pytest.mark.usefixtures("empty_folder")
 def test_killed_run_pays_nothing_twice(server: Server) -> None:
     address, state = server
-    keys = [*KEYS, f"engine.base_url={address}", "engine.batch=true"]
+    keys = [*KEYS, *BATCHES, "method=no_context", f"engine.base_url={address}"]
     command = [sys.executable, "-m", "kgqa", "run", *keys]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ})
     try:

@@ -54,7 +54,6 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def claude(key: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClaudeServer]:
     pytest.importorskip("anthropic")
-    monkeypatch.setattr(batches, "QUIET", 0.05)
     monkeypatch.setattr(batches, "POLL", 0.02)
     monkeypatch.setenv("KGQA_HOME", str(tmp_path))
     server = ClaudeServer()
@@ -238,13 +237,13 @@ REPLIES = [f"re: question {number}" for number in range(4)]
 
 def test_wave_of_claude_is_one_batch(claude: ClaudeServer) -> None:
     claude.is_open.set()
-    assert texts(ask_vendor(claude, CALLS, batch=True)) == REPLIES
+    assert texts(ask_vendor(claude, CALLS, batch=True, batch_wait=0.05)) == REPLIES
     assert (len(claude.batches), claude.requests) == (1, [])
 
 
 @pytest.mark.parametrize("is_noted", [True, False], ids=["noted", "killed before the note"])
 def test_batch_of_claude_is_found_again(claude: ClaudeServer, tmp_path: Path, is_noted: bool) -> None:
-    engine = open_engine("anthropic", base_url=claude.address, retries=0, batch=True)
+    engine = open_engine("anthropic", base_url=claude.address, retries=0, batch=True, batch_wait=0.05)
     for call in CALLS:
         engine.submit(call, SimpleQueue[Any]().put)
     assert claude.submitted.wait(30)
@@ -253,5 +252,5 @@ def test_batch_of_claude_is_found_again(claude: ClaudeServer, tmp_path: Path, is
     if not is_noted:
         notes.write_bytes(notes.read_bytes().splitlines(keepends=True)[0])
     claude.is_open.set()
-    assert texts(ask_vendor(claude, CALLS, batch=True)) == REPLIES
+    assert texts(ask_vendor(claude, CALLS, batch=True, batch_wait=0.05)) == REPLIES
     assert set(claude.paid.values()) == {1}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from kgqa.engines.batches import BatchNotes, BatchQueue, Outcome
+from kgqa.engines.batches import WAIT, BatchNotes, BatchQueue, Outcome
 from kgqa.engines.openai.transport import Failure, Transport
 from kgqa.errors import ConfigError, EngineError, ServerLost
 from kgqa.types import Json
@@ -26,6 +26,9 @@ ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 
 class BatchTransport(Transport):
     """A connection to a server that answers requests in batches. All other requests are sent at once."""
+
+    # seconds, see `BatchQueue`
+    wait: float = WAIT
 
     async def post(
         self,
@@ -53,7 +56,7 @@ class BatchTransport(Transport):
         if path not in self._queues:
             name = hashlib.sha256(f"{self.url}{path}".encode()).hexdigest()[:16]
             notes = BatchNotes(home() / "batches" / f"{name}.jsonl")
-            self._queues[path] = BatchQueue(OpenAIBatches(self, path), notes)
+            self._queues[path] = BatchQueue(OpenAIBatches(self, path), notes, self.wait)
         return self._queues[path]
 
     @property

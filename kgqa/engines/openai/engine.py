@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar, Literal
 from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Generate, ModelCall, ModelReply
 from kgqa.engines.base import BaseEngine
-from kgqa.engines.batches import MOST_REQUESTS
+from kgqa.engines.batches import MOST_REQUESTS, WAIT
 from kgqa.engines.event_loop import EventLoopThread
 from kgqa.engines.openai.access import REACHING, ServerAccess
 from kgqa.engines.openai.batch_transport import BatchTransport
@@ -31,7 +31,7 @@ from kgqa.protocols import Deliver
 from kgqa.types import Json, JsonObject
 from kgqa.util.settings import NotIdentity, Setting
 from kgqa.util.text import estimate_tokens
-from kgqa.util.validators import Count, Validator
+from kgqa.util.validators import Count, Seconds, Validator
 
 # raise it when equal calls get other replies than before
 PROTOCOL_VERSION = 2
@@ -109,10 +109,13 @@ class OpenAI(ServerAccess, BaseEngine):
         bool,
         Setting(
             "true: send calls in waves through OpenAI's Batch API, for half the price and within a day. For methods "
-            "with few steps. Raise max_parallel_questions, so that a wave has many calls."
+            "with few steps."
         ),
         NotIdentity("the same model answers, at another time"),
     ] = False
+    batch_wait: Annotated[
+        Seconds, Setting("Seconds without a new call, after which the calls so far are sent as a batch."), REACHING
+    ] = WAIT
 
     _clients: dict[Adapter | None, Client] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -255,8 +258,12 @@ class OpenAI(ServerAccess, BaseEngine):
 
     @cached_property
     def _transport(self) -> Transport:
-        kind = BatchTransport if self.batch else Transport
-        return self.open_transport(self._limiter.on_rate_limited, kind)
+        if not self.batch:
+            return self.open_transport(self._limiter.on_rate_limited)
+        transport = self.open_transport(self._limiter.on_rate_limited, BatchTransport)
+        assert isinstance(transport, BatchTransport)
+        transport.wait = self.batch_wait
+        return transport
 
     @cached_property
     def _thinking(self) -> Thinking:

@@ -15,12 +15,14 @@ from kgqa.calls import Generate
 from kgqa.engines import batches
 from kgqa.engines.batches import BatchNotes, BatchQueue, Outcome
 from kgqa.engines.grammar import bound_schema
+from kgqa.engines.openai.access import REACHING
 from kgqa.engines.openai.requests import build_chat
 from kgqa.engines.vendors.base import VendorEngine
 from kgqa.errors import EngineError
 from kgqa.types import Completion, Json, ToolCall, Usage
 from kgqa.util.places import home
 from kgqa.util.settings import NotIdentity, Setting
+from kgqa.util.validators import Seconds
 
 # statuses of HTTP
 CLIENT_ERROR, SERVER_ERROR = 400, 500
@@ -46,6 +48,9 @@ class Anthropic(VendorEngine):
         Setting("true: send calls in waves through Anthropic's Batch API, for half the price and within a day."),
         NotIdentity("the same model answers, at another time"),
     ] = False
+    batch_wait: Annotated[
+        Seconds, Setting("Seconds without a new call, after which the calls so far are sent as a batch."), REACHING
+    ] = batches.WAIT
 
     calls_functions: ClassVar[bool] = True
     package: ClassVar[tuple[str, str]] = ("anthropic", "anthropic")
@@ -84,7 +89,8 @@ class Anthropic(VendorEngine):
     @cached_property
     def _queue(self) -> BatchQueue:
         name = hashlib.sha256(f"{self.base_url}".encode()).hexdigest()[:16]
-        return BatchQueue(ClaudeBatches(self._client), BatchNotes(home() / "batches" / f"anthropic-{name}.jsonl"))
+        notes = BatchNotes(home() / "batches" / f"anthropic-{name}.jsonl")
+        return BatchQueue(ClaudeBatches(self._client), notes, self.batch_wait)
 
     async def _close_client(self) -> None:
         if "_queue" in self.__dict__:
