@@ -56,6 +56,9 @@ class Generate(Call[Completion]):
     tool_choice: str | None = None
     logprobs: int | None = None
 
+    def __post_init__(self) -> None:
+        _check_prompt(self.prompt)
+
     def cut(self, text: str) -> str:
         """Return the text up to the first stop string."""
         return self.split_at_stop(text)[0]
@@ -74,6 +77,9 @@ class Choose(Call[Choice]):
     prompt: Prompt
     options: tuple[str, ...]
     role: str = "selector"
+
+    def __post_init__(self) -> None:
+        _check_prompt(self.prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +203,11 @@ async def rank(
     """Return the items with the relevance of their texts, best first, ties in the given order."""
     scores = await Rank(query, tuple(map(text, items)), scorer) if items else ()
     return sorted(zip(scores, items, strict=True), key=lambda ranked: -ranked[0])
+
+
+def _check_prompt(prompt: object) -> None:
+    if not isinstance(prompt, Prompt):
+        raise TypeError(f"prompt must be a Prompt, such as kgqa.prompting.render returns, not {type(prompt).__name__}")
 
 
 async def _program(awaitable: Awaitable[T]) -> T:

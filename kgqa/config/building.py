@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import get_annotations, getattr_static, getmro
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from kgqa.config.files import Node
 from kgqa.config.overrides import override_values
 from kgqa.config.run_keys import DATASET_KEYS
 from kgqa.config.targets import find_target, import_target
 from kgqa.errors import ConfigError, UsageError, nearest
-from kgqa.protocols import Dataset, Engine, Method
+from kgqa.protocols import Dataset, Engine, Method, Need
 from kgqa.types import Json
 from kgqa.util.settings import declared_fields
 from kgqa.util.validators import explain_problem
@@ -28,7 +28,14 @@ _ABSENT = object()
 
 
 def method(node: Node) -> Method:
-    return build_part(node, "method", Method)
+    part = build_part(node, "method", Method)
+    uses, known = part.uses, get_args(Need)
+    name = f"method._target_={node['_target_']}"
+    if not isinstance(uses, set | frozenset):
+        raise ConfigError(f"{name}: uses={uses!r} is no set. Write frozenset({{...}}) of {', '.join(known)}.")
+    for need in sorted(uses - {*known}, key=str):
+        raise ConfigError(f"{name}: uses contains {need!r}. {nearest(str(need), known)}")
+    return part
 
 
 def dataset(node: Node) -> Dataset:

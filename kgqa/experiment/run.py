@@ -14,12 +14,14 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from kgqa.artifacts.manifest import check_hash
 from kgqa.artifacts.metrics import METRICS as METRICS_FILE
 from kgqa.artifacts.metrics import UNDEFINED, Metrics, Retrieval, Throughput
 from kgqa.artifacts.predictions import Prediction, question_ids
 from kgqa.artifacts.run import IDENTITY, SCRIPTED, SETTINGS, FinishedRun, Setting
-from kgqa.artifacts.schema import extend, read_json
+from kgqa.artifacts.schema import Artifact, Count, Number, explain, extend, read_json, validate
 from kgqa.artifacts.trace import TRACE, TracedQuestion
 from kgqa.artifacts.verdicts import VERDICTS
 from kgqa.calls import Neighbours, Search, Triples
@@ -52,6 +54,7 @@ from kgqa.scoring.retrieval import RetrievedPassages, gold_pages, gold_passages,
 from kgqa.scoring.summary import summarise
 from kgqa.types import Answer, Question, Triple
 from kgqa.util.fs import jsonl_text
+from kgqa.util.jsonio import decode_stored
 from kgqa.util.redaction import describe_error, format_frames, function_line
 from kgqa.util.registry import load_registered
 from kgqa.util.settings import name_of
@@ -284,11 +287,30 @@ def answer_unscored(session: Session, display: Display) -> list[TracedQuestion]:
 
 
 def _check_answer(method: Method, result: object) -> Answer | Exception:
-    """Return the result of a method, or an error if it is no Answer with a text."""
-    if isinstance(result, Exception) or (isinstance(result, Answer) and isinstance(result.text, str)):
+    """Return the result of a method, or an error if it is no Answer that the run's files can have."""
+    if isinstance(result, Exception):
         return result
-    got = f"Answer(text={result.text!r})" if isinstance(result, Answer) else type(result).__name__
-    return TypeError(f"{function_line(method.answer)}: answer must return Answer(text: str, …), not {got}")
+    line = function_line(method.answer)
+    if not (isinstance(result, Answer) and isinstance(result.text, str)):
+        got = f"Answer(text={result.text!r})" if isinstance(result, Answer) else type(result).__name__
+        return TypeError(f"{line}: answer must return Answer(text: str, …), not {got}")
+    try:
+        validate(_AnswerFields, {name: getattr(result, name) for name in _AnswerFields.model_fields})
+        decode_stored(json.dumps(result.notes))
+    except ValidationError as error:
+        return TypeError(f"{line}: the Answer has a wrong value: {explain(error)}")
+    except (TypeError, ValueError, RecursionError) as error:
+        return TypeError(f"{line}: the notes of the Answer are no JSON: {error}")
+    return result
+
+
+class _AnswerFields(Artifact):
+    """The fields of an Answer without text and notes."""
+
+    evidence: tuple[str, ...]
+    context_tokens: Count | None
+    flags: Mapping[str, Count]
+    figures: Mapping[str, Number]
 
 
 def _report_failure(error: Exception, line: str, kinds: set[str], display: Display) -> None:

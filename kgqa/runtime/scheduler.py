@@ -202,6 +202,11 @@ class Scheduler:
             return self._end(task, stop.value)
         except Exception as error:  # noqa: BLE001 - a program's failure is its result; the others continue
             return self._end(task, error)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - an exit in a user's method, which is no end of the run
+            failure = RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
+            return self._end(task, failure)
         path = (*task.path, task.awaits)
         task.awaits += 1
         if isinstance(call, Gather):
@@ -226,7 +231,12 @@ class Scheduler:
             self._services.append(service)
         self._tickets += 1
         self._waiting[self._tickets] = (task, path, call)
-        service.submit(Request((task.root.number, *path), self._tickets, call, time.monotonic()))
+        try:
+            service.submit(Request((task.root.number, *path), self._tickets, call, time.monotonic()))
+        except (AttributeError, TypeError, ValueError) as error:
+            # a user's call has no key for the cache
+            del self._waiting[self._tickets]
+            self._ready.append((task, TypeError(f"{type(call).__name__} has a wrong argument: {error}")))
 
     def _spawn(self, task: _Task, path: tuple[int, ...], call: Gather) -> None:
         task.results, task.missing = [None] * len(call.programs), len(call.programs)

@@ -95,7 +95,9 @@ def import_code(name: str) -> ModuleType:
             module = import_module(name)
     except SyntaxError as error:
         raise ConfigError(f"{error.filename}:{error.lineno}: {error.msg}") from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         last = extract_tb(error.__traceback__)[-1]
         is_inside = "importlib" not in last.filename and Path(last.filename) != Path(__file__)
         where = f"{last.filename}:{last.lineno}: " if is_inside else ""

@@ -110,8 +110,27 @@ def test_first_failure_of_each_kind_shows_own_lines(kgqa: Run, tmp_path: Path) -
         ('{"model", "pool"}', '{"pool"}', "await Generate", '{}: this method calls a model: add "model" to its `uses`'),
         ("        text = reply", "        while True:\n            await CountTokens('a')\n        text = reply",
          "await CountTokens('a')", "more than max_calls=50 calls. End the loop, or increase max_calls ({})"),
+        ("        return Answer(", "        raise SystemExit(7)\n        return Answer(", "raise SystemExit",
+         "RuntimeError: SystemExit: 7 ({})"),
+        ("        return Answer(", "        return Answer('x', notes={'a': object()})\n        return Answer(",
+         "async def answer", "{}: the notes of the Answer are no JSON: Object of type object is not JSON serializable"),
+        ("        return Answer(", "        return Answer('x', evidence=(1,))\n        return Answer(",
+         "async def answer", "{}: the Answer has a wrong value: evidence.0=1 is not a valid string"),
+        ("        return Answer(", "        return Answer('x', figures={'a': float('inf')})\n        return Answer(",
+         "async def answer", "{}: the Answer has a wrong value: figures.a=inf is not a finite number"),
+        ("        text = reply", "        await Generate('Who?', 5)\n        text = reply",
+         "await Generate('Who?'",
+         "TypeError: prompt must be a Prompt, such as kgqa.prompting.render returns, not str ({})"),
+        ('{"model", "pool"}', '{"modal", "pool"}', "",
+         "method._target_=mine.Mine: uses contains 'modal'. Did you mean"),
+        ('frozenset({"model", "pool"})', '"model"', "", "method._target_=mine.Mine: uses='model' is no set"),
+        ("\nfrom kgqa.types", "\nraise SystemExit(7)\nfrom kgqa.types", "raise SystemExit",
+         "{}: SystemExit: 7)"),
     ],
-    ids=["returns-str", "returns-no-text", "no-pool", "no-model", "endless-loop"],
+    ids=[
+        "returns-str", "returns-no-text", "no-pool", "no-model", "endless-loop", "exits", "notes", "evidence",
+        "figures", "prompt", "unknown-need", "needs-no-set", "exits-at-import",
+    ],
 )  # fmt: skip
 def test_defect_of_a_method_names_its_line(
     kgqa: Run, tmp_path: Path, right: str, wrong: str, line: str, message: str
