@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +158,24 @@ def test_triples_are_extracted_when_the_index_is_built(kgqa: Kgqa) -> None:
     assert {call.kind for calls in calls_of(ran) for call in calls} == {"search"}
     other = kgqa("data", "index", *words, "model=gpt_4o_mini")
     assert other.folder != index.folder
+
+
+def test_only_new_passages_are_extracted(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    passages = dataset(composed_node("dataset", "demo")).passages()
+    rows = [{"title": passage.title, "text": passage.text} for passage in islice(passages, 12)]
+    Path("old.json").write_text(json.dumps(rows[:10]), encoding="utf-8")
+    Path("new.json").write_text(json.dumps(rows), encoding="utf-8")
+    rules = write_rules([("subject, relation and object", {"triples": [["it", "is in", "Pellery"]]})])
+    words = (*QUICK, "dataset=demo", "retriever=hipporag_bm25", "retriever.filter=false", rules)
+    kgqa("data", "index", *words, "dataset.corpus=old.json")
+    added = kgqa("data", "index", *words, "dataset.corpus=new.json")
+    assert re.search(r"24 calls, .* tokens, 4 calls and .* tokens of them new", added.out)
+    files = {name: next(added.folder.rglob(name)).read_bytes() for name in ("passages.jsonl", "facts.json")}
+    shutil.rmtree("outputs/index")
+    # at once, without stored replies
+    monkeypatch.setenv("KGQA_CACHE", str(Path("other").resolve()))
+    again = kgqa("data", "index", *words, "dataset.corpus=new.json")
+    assert {name: next(again.folder.rglob(name)).read_bytes() for name in files} == files
 
 
 def test_a_failed_filter_fails_its_question(
