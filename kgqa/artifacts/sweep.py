@@ -23,6 +23,8 @@ from kgqa.util.digests import ids_digest, text_digest
 
 # "waiting" and "skipped" are not stored. "interrupted" and "changed" occur only in reports
 Status = Literal["running", "done", "failed", "not run", "waiting", "skipped", "interrupted", "changed"]
+# the key of a repetition
+REPEAT = "repeat"
 _MISSING = "no such file, so this is not the folder of a sweep. Name outputs/sweeps/NAME."
 _REMEDY = "Remove it and run the sweep's command again."
 
@@ -192,7 +194,13 @@ def find_runs(texts: Sequence[str]) -> list[Path]:
         # "last" is the last run, unless it is the only one to compare
         folder = find_run(text, sweeps=text != LAST or len(texts) == 1)
         if (folder / SWEEP).is_file():
-            folders += (cell.run for cell in Sweep.read(folder).cells if cell.run and cell.is_finished)
+            sweep = Sweep.read(folder)
+            if REPEAT in sweep.axes:
+                raise ConfigError(
+                    f"{folder}: repeats are not compared with each other. {folder / 'report.md'} tests the methods "
+                    "over all their repeats. To compare single runs, name their folders"
+                )
+            folders += (cell.run for cell in sweep.cells if cell.run and cell.is_finished)
         else:
             folders.append(folder)
     if len(folders) < 2:

@@ -17,6 +17,7 @@ from kgqa.util.registry import list_exports, list_extras
 SWEEP = """Keys of a sweep, a run per value of comma lists, choice(…), range(…) and glob(…) (docs/SWEEPS.md):
   sweep.name=      folder name in outputs/sweeps (default: a hash of its cells)
   budget=          maximum cost of the sweep, e.g. 2.50usd or 500000tokens
+  repeats=         runs of each cell with other random seeds and few-shot sets, shown as one row (docs/REPEATS.md)
   hydra/launcher=  basic, joblib, submitit_local, submitit_slurm or ray. Its settings are hydra.launcher.KEY=…
   hydra/sweeper=   basic (every combination) or optuna (see docs/SWEEPS.md)
 

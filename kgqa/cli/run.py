@@ -25,7 +25,7 @@ def run(args: Namespace, terminal: Terminal) -> int:
         config = compose(args.overrides)
         sys.stdout.write(escape_control(format_yaml({key: config[key] for key in config if key != "choices"})))
         return 0
-    if args.multirun:
+    if args.multirun or any(override.startswith("repeats=") for override in args.overrides):
         from kgqa.cli.sweep import sweep
 
         return sweep(args.overrides, terminal)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from kgqa.config.keys import Key, to_plain
 from kgqa.types import Json
-from kgqa.util.settings import NotIdentity, Setting, Source, declared_fields
+from kgqa.util.settings import AddedLater, NotIdentity, Setting, Source, declared_fields
 from kgqa.util.validators import Count, Positive, Share, Validator, matches
 
 SCOPE = NotIdentity("the same answers to fewer or more questions")
@@ -57,6 +57,11 @@ class RunSettings:
         SCOPE,
     ] = None
     seed: Annotated[int, Setting("Random seed of sampled calls, `sample` and bootstrap intervals.")] = 0
+    repeat: Annotated[
+        Count,
+        Setting("Number of the repetition, which changes the random seed of sampled calls. repeats=N runs 1 to N."),
+        AddedLater(),
+    ] = 1
     max_parallel_questions: Annotated[
         Count | None,
         Setting(
@@ -125,6 +130,11 @@ class RunSettings:
     roles: Annotated[
         dict[str, str | None], Setting("Models per role."), NotIdentity("added by the experiment, without the judge's")
     ] = field(default_factory=dict)
+
+    @property
+    def call_seed(self) -> str:
+        """Return what the seeds of sampled calls are made from."""
+        return f"{self.seed}" if self.repeat == 1 else f"{self.seed} repeat {self.repeat}"
 
     def identity(self) -> dict[str, Json]:
         """Return the settings that can change an answer."""

@@ -209,7 +209,7 @@ class Planner(Service):
         self._phase += 1
         settings = self._session.experiment.settings
         width = settings.max_parallel_questions or WIDTH
-        scheduler = Scheduler(lambda _: self, self._done, width=lambda: width, seed=settings.seed)
+        scheduler = Scheduler(lambda _: self, self._done, width=lambda: width, seed=settings.call_seed)
         with_searches = with_search_program(programs, self._session.search_program)
         return {ended.key: ended.result for ended in scheduler.run(with_searches)}
 

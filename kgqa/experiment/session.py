@@ -217,7 +217,7 @@ class Runner:
             find_program=self._find_program,
             width=self._width,
             max_calls=self.experiment.settings.max_calls,
-            seed=self.experiment.settings.seed,
+            seed=self.experiment.settings.call_seed,
             on_record=self.ledger.add,
             on_last_start=self._ending.set,
         )

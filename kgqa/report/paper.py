@@ -11,19 +11,20 @@ from pathlib import Path
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
 from kgqa.artifacts.run import SWEEP, FinishedRun
-from kgqa.artifacts.sweep import Sweep
+from kgqa.artifacts.sweep import REPEAT, Cell, Sweep
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.report.columns import name_by_settings
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
-from kgqa.report.shares import RunShares, read_shares
-from kgqa.scoring.comparison import ALPHA, compare, holm, permutation
+from kgqa.report.shares import RunShares, Shares, read_shares
+from kgqa.scoring.comparison import ALPHA, holm, permutation
 from kgqa.scoring.questions import METRICS
+from kgqa.scoring.repeats import compare_repeats, repeated_estimate
 from kgqa.util.text import pluralize
 
 BETTER, WORSE = "†", "‡"
 MEAN = "mean"
 DEFAULT_METRICS = ("em", "f1")
-NOT_IN_ROWS = ("method", "dataset", "limit", "sample", "run_name", "output_dir", "sweep")  # keys of commands
+NOT_IN_ROWS = ("method", "dataset", "limit", "sample", "run_name", "output_dir", "sweep", REPEAT)  # keys of commands
 # scores without an entry in METRICS
 OTHERS = {"judge": "judge", "corrected": "corrected"}
 DATASETS = {
@@ -51,10 +52,14 @@ _LATEX = r"""%% needs \usepackage{booktabs}
 
 @dataclass(frozen=True)
 class Entry:
-    """A run of the table. settings: values of the command by key, without those of the dataset."""
+    """A run of the table, or several repeats of it.
+
+    settings: values of the command by key, without those of the dataset. others: the further repeats.
+    """
 
     run: FinishedRun
     settings: Mapping[str, str] = field(default_factory=dict)
+    others: Sequence[FinishedRun] = field(default=(), kw_only=True)
 
     @property
     def method(self) -> str:
@@ -68,8 +73,20 @@ class Entry:
     def shares(self) -> RunShares:
         return read_shares(self.run)
 
+    @cached_property
+    def repeats(self) -> Sequence[RunShares]:
+        return [self.shares, *map(read_shares, self.others)]
+
+    def by_repeat(self, metric: str) -> list[Shares]:
+        """Return the share of each question in each repeat. Empty if a repeat has no such score."""
+        shares = [repeat.of(metric) for repeat in self.repeats]
+        return shares if all(shares) else []
+
     def estimate(self, metric: str) -> Estimate:
-        """Return a score of the run. UNDEFINED if it has none."""
+        """Return a score of the run, or the mean of its repeats. UNDEFINED if it has none."""
+        if self.others:
+            repeated = repeated_estimate(self.by_repeat(metric))
+            return repeated.estimate if repeated else UNDEFINED
         if metric in METRICS:
             return self.run.metrics.score(metric)
         judge = self.shares.judge
@@ -106,7 +123,8 @@ class PaperTable:
                 "Name only one of them"
             )
         for name in self.datasets:
-            if len({entry.shares.key for entry in self.entries if entry.dataset == name}) > 1:
+            own = [repeat.key for entry in self.entries if entry.dataset == name for repeat in entry.repeats]
+            if len(set(own)) > 1:
                 raise ConfigError(
                     f"dataset={name}: the runs have different questions. Name runs over the same questions"
                 )
@@ -171,13 +189,13 @@ class PaperTable:
     def _test(self, row: str, group: str, metric: str) -> tuple[float, float] | None:
         """Return p and the difference from the baseline, whose sign is positive if the row is better."""
         sign = -1 if metric in METRICS and METRICS[metric].lower_is_better else 1
-        pairs = [self._pairs(row, dataset, metric) for dataset in (self.datasets if group == MEAN else [group])]
-        if not all(pairs):
+        if group != MEAN:
+            own, base = self.entry(row, group), self.entry(self.baseline or "", group)
+            tested = compare_repeats(own.by_repeat(metric), base.by_repeat(metric)) if own and base else None
+            return (tested[0], sign * tested[1]) if tested else None
+        pairs = [self._pairs(row, dataset, metric) for dataset in self.datasets]
+        if self.has_repeats or not all(pairs):
             return None
-        if len(pairs) == 1:
-            first, second = zip(*pairs[0], strict=True)
-            (tested,) = compare({metric: {row: first, self.baseline or "": second}}, seed=0)
-            return tested.p, sign * tested.difference
         # each dataset has the same weight in the mean
         moved = [(mine - theirs) / len(pair) for pair in pairs for mine, theirs in pair]
         return permutation(moved, seed=0), sign * fsum(moved)
@@ -238,15 +256,28 @@ class PaperTable:
     def warnings(self) -> list[str]:
         """Return what a reader of the table must know."""
         scripted = any(entry.run.simulation_note for entry in self.entries)
-        failed = sum(entry.run.metrics.failed for entry in self.entries)
+        failed = sum(run.metrics.failed for entry in self.entries for run in (entry.run, *entry.others))
         judged = [entry.shares.judge for entry in self.entries if entry.shares.judge] if "judge" in self.metrics else []
         return [
             *(["No model was called: the scores are meaningless."] if scripted else []),
+            *([self._repeats_note()] if self.has_repeats else []),
             *([f"{failed} questions failed and count as wrong."] if failed else []),
             *(f"{name} is scored {lacking}." for name, lacking in self._missing_golds().items()),
             *(["The judge is the reader."] if any(judge.warnings for judge in judged) else []),
             *(["The judge is not calibrated."] if judged and "corrected" not in self.metrics else []),
         ]
+
+    @property
+    def has_repeats(self) -> bool:
+        return any(entry.others for entry in self.entries)
+
+    def _repeats_note(self) -> str:
+        counts = sorted({1 + len(entry.others) for entry in self.entries})
+        untested = " Their means over datasets are not tested." if MEAN in self.groups and self.baseline else ""
+        return (
+            f"Rows are means of {' or '.join(map(str, counts))} runs, with the spread between runs in intervals and "
+            f"tests.{untested}"
+        )
 
     def _missing_golds(self) -> dict[str, str]:
         """Return what the gold answers of a dataset lack."""
@@ -331,9 +362,22 @@ def read_entries(places: Sequence[Path]) -> list[Entry]:
         cells = [cell for cell in Sweep.read(place).cells if cell.status == "done" and cell.run is not None]
         if not cells:
             raise DataError(f"{place}: no cell of this sweep is finished. Run its command again")
-        for cell in cells:
-            values = {key: value for key, value in cell.values.items() if key.partition(".")[0] not in NOT_IN_ROWS}
-            entries.append(Entry(FinishedRun.read(cell.run or place), values))
+        entries += _read_cells(cells, Sweep.read(place).axes)
+    return entries
+
+
+def _read_cells(cells: Sequence[Cell], axes: Mapping[str, object]) -> list[Entry]:
+    """Return the entries of finished cells. Those with equal values of all axes but `repeat` are one."""
+    chosen = [axis for axis in axes if axis != REPEAT]
+    groups: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        key = tuple(cell.values.get(axis, "") for axis in chosen) if REPEAT in axes else (str(cell.number),)
+        groups.setdefault(key, []).append(cell)
+    entries = []
+    for first, *others in groups.values():
+        values = {key: value for key, value in first.values.items() if key.partition(".")[0] not in NOT_IN_ROWS}
+        runs = [FinishedRun.read(cell.run) for cell in (first, *others) if cell.run]
+        entries.append(Entry(runs[0], values, others=runs[1:]))
     return entries
 
 

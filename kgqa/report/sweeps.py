@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.run import FinishedRun
-from kgqa.artifacts.sweep import Cell, Sweep, questions_asked
+from kgqa.artifacts.sweep import REPEAT, Cell, Sweep, questions_asked
 from kgqa.errors import DataError
-from kgqa.report.columns import Measured, columns, dollars, name_by_settings, tokens
+from kgqa.report.columns import Column, Measured, columns, dollars, tokens
 from kgqa.report.page import sections_page
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.report.run_report import notices
-from kgqa.report.section import FILES, MarkedCell, Section, csv_text, latex, markdown
-from kgqa.report.shares import RunShares, Shares, read_shares
-from kgqa.scoring.comparison import ALPHA, compare, holm
+from kgqa.report.section import FILES, MarkedCell, Section, Value, csv_text, latex, markdown
+from kgqa.report.shares import Shares
+from kgqa.report.sweep_rows import DoneCell, Row, find_frontier, join_repeats
+from kgqa.scoring.comparison import ALPHA, holm
+from kgqa.scoring.questions import METRICS
+from kgqa.scoring.repeats import compare_repeats, pass_at
 from kgqa.types import Json
 from kgqa.util.fs import is_locked, replace_file
 from kgqa.util.jsonio import encode_json
@@ -32,37 +32,11 @@ NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class DoneCell:
-    """A finished cell with its run."""
-
-    cell: Cell
-    run: FinishedRun
-
-    @cached_property
-    def metrics(self) -> Metrics:
-        """Return the run's metrics, with the judge of a later `kgqa evaluate`."""
-        return self.run.metrics.replace(judge=self.read.judge)
-
-    @cached_property
-    def read(self) -> RunShares:
-        return read_shares(self.run)
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Return dataset, profile and question ids. Cells with equal keys can be compared."""
-        return self.read.key
-
-    @property
-    def shares(self) -> Mapping[str, Shares]:
-        """Return the share of each question by score."""
-        return self.read.by_score
-
-    def values(self, axes: Sequence[str], base: Path) -> list[MarkedCell]:
-        """Return the values that differ. The first one links to the cell's own report, from the folder `base`."""
-        link = Path(os.path.relpath(self.run.folder / FILES["html"], base)).as_posix()
-        first, *others = [self.cell.values.get(axis, "") for axis in axes] or [self.cell.name]
-        return [MarkedCell(first, link=link), *map(MarkedCell, others)]
+REPEATS_NOTE = (
+    "A row with several cells is the mean of repeated runs. Its interval contains the spread between runs, and so do "
+    "the tests. Repeats are not tested against each other."
+)
+CONSTANT = "all repeats have the same scores: no call is sampled, and no few-shot set is random. One run is enough"
 
 
 @dataclass(frozen=True)
@@ -100,38 +74,48 @@ class SweepReport:
         return [(str(c.number), c.name, c.status, c.error or "") for c in self.cells if c.number not in numbers]
 
     @cached_property
+    def groups(self) -> list[tuple[str, list[str], list[Row]]]:
+        """Return for each set of questions its title, the keys with values that differ, and its rows."""
+        by_key: dict[tuple[str, ...], list[DoneCell]] = {}
+        for cell in self.done:
+            by_key.setdefault(cell.key, []).append(cell)
+        groups = []
+        for (dataset, _, *questions), cells in by_key.items():
+            axes = [axis for axis in self.sweep.axes if len({cell.cell.values.get(axis) for cell in cells}) > 1]
+            title = f"{dataset}, {pluralize(len(questions), 'question')}, {cells[0].metrics.profile_text}"
+            varied = [axis for axis in axes if axis != REPEAT]
+            groups.append((title, varied, join_repeats(cells, self.sweep.axes)))
+        return groups
+
+    @cached_property
     def tables(self) -> list[Section]:
         """Return a table for each set of questions."""
-        groups: dict[tuple[str, ...], list[DoneCell]] = {}
-        for cell in self.done:
-            groups.setdefault(cell.key, []).append(cell)
-        return [self._table(key, cells) for key, cells in groups.items()]
+        return [self._table(*group) for group in self.groups]
 
-    def _table(self, key: tuple[str, ...], cells: Sequence[DoneCell]) -> Section:
-        dataset, _, *questions = key
-        axes = [axis for axis in self.sweep.axes if len({cell.cell.values.get(axis) for cell in cells}) > 1]
-        rows = [[MarkedCell(str(cell.cell.number)), *cell.values(axes, self.base)] for cell in cells]
+    def _table(self, title: str, axes: Sequence[str], group: Sequence[Row]) -> Section:
+        rows = [[MarkedCell(row.numbers), *row.values(axes, self.base)] for row in group]
         header = ["cell", *(axes or ["settings"])]
         for column in columns():
-            figures = [
-                column.measure(cell.metrics) if column.score is None or column.score in cell.shares else None
-                for cell in cells
-            ]
+            figures = [row.measure(column) for row in group]
             if any(figures):
                 header.append(column.label)
-                shares = [cell.shares.get(column.score or "") for cell in cells]
+                shares = [row.shares(column.score) for row in group]
                 marked = mark_best(figures, shares, lower_is_better=column.lower_is_better)
                 for row, entry in zip(rows, marked, strict=True):
                     row.append(entry)
-        title = f"{dataset}, {pluralize(len(questions), 'question')}, {cells[0].metrics.profile_text}"
-        return Section(title, header, rows, (NOTE,), plots=_plots(cells, axes))
+        notes = (NOTE, REPEATS_NOTE) if any(row.is_repeated for row in group) else (NOTE,)
+        return Section(title, header, rows, notes, plots=_plots(group, axes))
 
     def notices(self) -> list[str]:
         """Return each notice once, with its cells."""
         groups = _group((notice, cell.cell.number) for cell in self.done for notice in notices(cell.run))
+        constant = [row.numbers for _, _, rows in self.groups for row in rows if row.is_constant]
         return [
-            notice if len(numbers) == len(self.cells) else f"{notice} ({_cells(numbers)})"
-            for notice, numbers in groups.items()
+            *(
+                notice if len(numbers) == len(self.cells) else f"{notice} ({_cells(numbers)})"
+                for notice, numbers in groups.items()
+            ),
+            *([f"{CONSTANT} (cell {'; '.join(constant)})"] if constant else []),
         ]
 
     def sections(self) -> list[Section]:
@@ -141,7 +125,8 @@ class SweepReport:
             Section("Cells without results", ("cell", "settings", "status", "why"), self.failures()),
             Section("Settings that differ", ("key", "values"), differing, is_folded=True),
         ]
-        return [*self.tables, *(section for section in listed if section.rows)]
+        details = [section for group in self.groups for section in (_frontier(*group), _repeats(*group))]
+        return [*self.tables, *(section for section in (*details, *listed) if section.rows)]
 
     def csv(self) -> str:
         """Return one line per cell with figures as numbers. A score has columns for the ends of its interval."""
@@ -192,11 +177,12 @@ def write_sweep_report(path: Path, form: str, out: Path | None = None) -> Path:
 
 
 def mark_best(
-    figures: Sequence[Measured | None], shares: Sequence[Shares | None], *, lower_is_better: bool = False
+    figures: Sequence[Measured | None], shares: Sequence[Sequence[Shares]], *, lower_is_better: bool = False
 ) -> list[MarkedCell]:
     """Return the cells of a column. A score has its best and second best marked, and what is significantly worse.
 
-    Each cell is tested against the best over the questions that both define, with Holm's correction.
+    Each cell is tested against the best over the questions that both define, with Holm's correction. shares: those of
+    the runs of each cell.
     """
     sign = -1 if lower_is_better else 1
     values = {n: sign * round(figure.value, 6) for n, figure in enumerate(figures) if figure}
@@ -206,7 +192,7 @@ def mark_best(
     if is_score and ranked[0] > ranked[-1]:
         second = next(value for value in ranked if value < ranked[0])
         marks = {ranked[0]: "best"} | ({second: "second"} if ranked.count(second) == 1 else {})
-        worse = _find_worse({n: value for n, value in values.items() if shares[n] is not None}, shares, sign)
+        worse = _find_worse({n: value for n, value in values.items() if shares[n]}, shares, sign)
     return [
         MarkedCell("–")
         if figure is None
@@ -215,46 +201,102 @@ def mark_best(
     ]
 
 
-def _find_worse(values: Mapping[int, float], shares: Sequence[Shares | None], sign: int) -> set[int]:
+def _find_worse(values: Mapping[int, float], shares: Sequence[Sequence[Shares]], sign: int) -> set[int]:
     if len(values) < 2:
         return set()
     best = max(values, key=lambda n: values[n])
-    first = shares[best] or {}
     p_values = {}
     for other in values:
-        second = shares[other] or {}
-        tested = compare({"": {"best": list(first.values()), "other": [second.get(key) for key in first]}}, seed=0)
+        tested = compare_repeats(shares[best], shares[other]) if other != best else None
         # over the questions that both define, the best one can be worse
-        if other != best and tested:
-            p_values[other] = tested[0].p if sign * tested[0].difference > 0 else 1.0
+        if tested:
+            p, difference = tested
+            p_values[other] = p if sign * difference > 0 else 1.0
     adjusted = holm(list(p_values.values()))
     return {other for other, p in zip(p_values, adjusted, strict=True) if p < ALPHA}
 
 
-def _plots(cells: Sequence[DoneCell], axes: Sequence[str]) -> list[Plot | BarPlot]:
-    """Return a score as bars, and against dollars if all cells have a price, otherwise tokens.
+def _repeats(title: str, axes: Sequence[str], group: Sequence[Row]) -> Section:
+    """Return the tested scores of each repeat, the spread between them, and pass@k where calls are sampled."""
+    tested = {metric.name: metric.label for metric in METRICS.values() if metric.tested} | {"judge": "judge"}
+    count = max(len(row.repeats) for row in group)
+    rows = list[tuple[Value, ...]]()
+    for row in group:
+        for name, label in tested.items():
+            repeated = row.repeated(name) if row.is_repeated else None
+            if repeated:
+                runs = [f"{mean:.1f}" for mean in repeated.means]
+                several = " ".join(_pass_at(row, name)) or "–"
+                rows.append((row.name(axes), label, f"{repeated.deviation:.1f}", " ".join(runs), several))
+    header = ("settings", "score", "SD between runs", "each run", f"pass@1 to pass@{count}")
+    text = "SD: standard deviation. pass@k: the share of questions that at least one of k runs has right, if sampled."
+    return Section(f"Repeats: {title}", header, rows, (text,))
 
-    It is the first score that all cells have and that differs.
-    """
-    measured = [each.metrics for each in cells]
-    plain = [column for column in columns() if column.score and all(map(column.measure, measured))]
-    if not plain or len(cells) < 2:
+
+def _pass_at(row: Row, score: str) -> list[str]:
+    if score not in ("em", "judge") or not row.first.is_sampled:
         return []
-    score = next((column for column in plain if len(set(map(column.measure, measured))) > 1), plain[0])
-    priced = all(metrics.cost.method.usd is not None for metrics in measured)
-    label, cost = ("USD per question", dollars) if priced else ("tokens per question", tokens)
+    estimates = [pass_at(k, row.shares(score)) for k in range(1, len(row.repeats) + 1)]
+    return [f"{estimate.mean:.1f}" for estimate in estimates if estimate and estimate.mean is not None]
+
+
+def _compared(group: Sequence[Row]) -> tuple[Column, Column] | None:
+    """Return a score and a cost that all rows have: the first score that differs, and dollars or tokens."""
+    plain = [column for column in columns() if column.score and all(row.measure(column) for row in group)]
+    if not plain or len(group) < 2:
+        return None
+    score = next((column for column in plain if len({row.measure(column) for row in group}) > 1), plain[0])
+    priced = all(metrics.cost.method.usd is not None for row in group for metrics in row.metrics)
+    cost = Column("USD per question", dollars) if priced else Column("tokens per question", tokens)
+    return score, cost
+
+
+def _frontier(title: str, axes: Sequence[str], group: Sequence[Row]) -> Section:
+    """Return the rows that no other row beats in both score and cost."""
+    points, header = _points(group), ("settings", "score", "cost")
+    if not points:
+        return Section("", header, ())
+    score, cost = _compared(group) or (columns()[0], columns()[0])
+    header = ("settings", score.label, cost.label)
+    rows = [
+        (group[n].name(axes), str(group[n].measure(score)), str(group[n].measure(cost))) for n in find_frontier(points)
+    ]
+    text = "No other row has a higher score for the same cost or less. The intervals say whether the order is certain."
+    return Section(f"Cost–accuracy frontier: {title}", header, rows, (text,))
+
+
+def _points(group: Sequence[Row]) -> dict[int, tuple[float, float]]:
+    """Return the cost and the score of each row, if all have both."""
+    compared = _compared(group)
+    if compared is None:
+        return {}
+    score, cost = compared
+    points = {}
+    for n, row in enumerate(group):
+        reached, paid = row.measure(score), row.measure(cost)
+        if reached and paid:
+            points[n] = paid.value, reached.value
+    return points
+
+
+def _plots(group: Sequence[Row], axes: Sequence[str]) -> list[Plot | BarPlot]:
+    """Return the score as bars, and against the cost with the frontier as a line."""
+    compared = _compared(group)
+    if compared is None:
+        return []
+    score, cost = compared
     bars, points = list[Bar](), list[Point]()
-    for each in cells:
-        cell = each.cell
-        name = name_by_settings({axis: cell.values[axis] for axis in axes if axis in cell.values})
-        reached, costs = score.measure(each.metrics), cost(each.metrics)
+    for row in group:
+        reached, paid = row.measure(score), row.measure(cost)
         assert reached
-        assert costs
-        bars.append(Bar(name or cell.name, reached.value, reached.low, reached.high))
-        points.append(Point(costs.value, reached.value, reached.low, reached.high, name or cell.name))
-    against = Plot(
-        f"{score.label} against cost", label, score.label, [Series("", points, 0, line=False)], x_is_cost=True
-    )
+        assert paid
+        bars.append(Bar(row.name(axes), reached.value, reached.low, reached.high))
+        points.append(Point(paid.value, reached.value, reached.low, reached.high, row.name(axes)))
+    best = [Point(*_points(group)[n]) for n in find_frontier(_points(group))]
+    series = [Series("runs" if len(best) > 1 else "", points, 0, line=False)]
+    if len(best) > 1:
+        series.append(Series("frontier", best, 1, hollow=True))
+    against = Plot(f"{score.label} against cost", cost.label, score.label, series, x_is_cost=True)
     return [BarPlot(f"{score.label} with 95 % intervals", bars), against]
 
 

@@ -102,7 +102,7 @@ class Scheduler:
         find_program: Callable[[Call[Any]], Program[Any] | None] = lambda _: None,
         width: Callable[[], int],
         max_calls: int = MAX_CALLS,
-        seed: int = 0,
+        seed: str = "0",
         on_record: Callable[[CallRecord], None] = lambda _: None,
         on_last_start: Callable[[], None] = lambda: None,
     ) -> None:

@@ -55,10 +55,10 @@ def pool_interval(
     return float(low), float(high)
 
 
-def wilson(share: float, n: float) -> tuple[float, float]:
-    """Return the 95 % interval of a share of `n` questions (Wilson, 1927). It contains the share."""
-    center = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
-    half = Z / (1 + Z**2 / n) * sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
+def wilson(share: float, n: float, z: float = Z) -> tuple[float, float]:
+    """Return the interval of a share of `n` questions (Wilson, 1927), which contains the share. z: its quantile."""
+    center = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     return min(max(center - half, 0.0), share), max(min(center + half, 1.0), share)
 
 
@@ -72,7 +72,7 @@ def share_interval(shares: Sequence[float]) -> tuple[float, float]:
 
     Raises ValueError: no shares, or one is not from 0 to 1.
     """
-    return _interval_by_variance(shares, weight=sum(share in (0, 1) for share in shares) / (2 * len(shares) or 1))
+    return _interval_by_variance(shares, weight=_extreme_weight(shares))
 
 
 def difference_interval(differences: Sequence[float]) -> tuple[float, float]:
@@ -88,6 +88,18 @@ def difference_interval(differences: Sequence[float]) -> tuple[float, float]:
     shares = [(1 + difference) / 2 for difference in differences]
     low, high = _interval_by_variance(shares, weight=PAIRED_WEIGHT)
     return 2 * low - 1, 2 * high - 1
+
+
+def smooth_variance(shares: Sequence[float]) -> float:
+    """Return the variance of shares as in `share_interval`: with one further 0 and 1, by the extreme shares."""
+    weight = _extreme_weight(shares)
+    total = len(shares) + 2 * weight
+    center = (fsum(shares) + weight) / total
+    return (fsum((share - center) ** 2 for share in shares) + weight * (center**2 + (1 - center) ** 2)) / total
+
+
+def _extreme_weight(shares: Sequence[float]) -> float:
+    return sum(share in (0, 1) for share in shares) / (2 * len(shares) or 1)
 
 
 def _interval_by_variance(shares: Sequence[float], weight: float) -> tuple[float, float]:

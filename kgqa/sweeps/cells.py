@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
-from kgqa.artifacts.sweep import Cell, Sweep, cell_file
+from kgqa.artifacts.sweep import REPEAT, Cell, Sweep, cell_file
 from kgqa.cache.store import CallCache
 from kgqa.config.files import flatten, format_yaml, load_yaml
+from kgqa.config.overrides import override_values
 from kgqa.config.settings import read_settings
 from kgqa.errors import ConfigError, KgqaError
 from kgqa.experiment.check import check
@@ -29,6 +30,8 @@ from kgqa.util.places import call_cache
 
 # of a cell that needs no calls
 FINISHED = Estimated(0, 0, Range(), Range(), None)
+# the key of the sample of few-shot examples
+SET = "method.demonstration_set"
 # the groups that decide which engines a cell needs
 MODELS = ("model", "engine", "roles", "judge")
 
@@ -52,6 +55,23 @@ def freeze_cells(named: Iterable[tuple[str, Sequence[str]]]) -> list[Cell]:
     Raises ConfigError for overrides that cannot be composed, or a key of a wrong value.
     """
     return [freeze(number, name, compose_experiment(overrides)) for number, (name, overrides) in enumerate(named)]
+
+
+def repeat_cells(named: Iterable[tuple[str, Sequence[str]]], count: int) -> list[Cell]:
+    """Compose `count` repeats of each cell: with other seeds of sampled calls, and other sets of few-shot examples.
+
+    A cell that chooses the set keeps it. Raises as `freeze_cells`.
+    """
+    cells = list[Cell]()
+    for name, overrides in named:
+        first = compose_experiment(overrides)
+        start = first.config["method"].get("demonstration_set")
+        has_sets = start is not None and SET not in override_values(overrides)
+        for repeat in range(1, count + 1):
+            changes = [f"{REPEAT}={repeat}", *([f"{SET}={start + repeat - 1}"] if has_sets else [])]
+            experiment = compose_experiment([*overrides, *changes])
+            cells.append(freeze(len(cells), f"{name} {REPEAT}={repeat}".strip(), experiment))
+    return cells
 
 
 def load_cell(sweep: Path, number: int) -> Cell:

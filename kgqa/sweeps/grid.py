@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from kgqa.artifacts.sweep import Cell, Sweep, sweep_name
+from kgqa.artifacts.sweep import REPEAT, Cell, Sweep, sweep_name
 from kgqa.config.building import check_value, read_keys
 from kgqa.config.composing import Axis, expand_grid, parse_axes
 from kgqa.config.files import format_yaml
@@ -27,7 +27,7 @@ from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import log_event, monitor_work
-from kgqa.sweeps.cells import check_metric, freeze, freeze_cells, place_cells
+from kgqa.sweeps.cells import check_metric, freeze, freeze_cells, place_cells, repeat_cells
 from kgqa.sweeps.launching import check_launcher, run_in_folder
 from kgqa.sweeps.running import add_cells, open_sweep, run_cell, sweep_path, write_reports
 from kgqa.util.optional_deps import install_command
@@ -36,6 +36,7 @@ from kgqa.util.validators import Count, Natural
 # an object of optuna, which is optional
 Optuna = Any
 SWEEPERS = ("basic", "optuna")  # every combination, or a search
+REPEATS = "repeats="
 SEARCH_KEYS = ("hydra/sweeper", "hydra.sweeper.n_trials", "hydra.sweeper.seed")
 
 
@@ -56,13 +57,16 @@ class SweepRequest:
     keys: SweepKeys
     budget: Budget | None
     command: tuple[str, ...]
+    # runs of each cell, None: one, which is not called a repeat
+    repeats: int | None = None
 
     @classmethod
     def of(cls, arguments: Sequence[str]) -> SweepRequest:
         """Parse arguments. Raises ConfigError for an unknown key of the sweep, and for one that has no effect."""
-        own, budgets, hydra, overrides = split_overrides(arguments, "sweep.", "budget=", HYDRA)
+        own, budgets, repeats, hydra, overrides = split_overrides(arguments, "sweep.", "budget=", REPEATS, HYDRA)
         keys = read_keys(SweepKeys, own, "sweep.")
-        request = cls(overrides, hydra, keys, Budget.last(budgets), ("kgqa", "run", "-m", *arguments))
+        count = check_value("repeats", override_values(repeats)["repeats"], Count) if repeats else None
+        request = cls(overrides, hydra, keys, Budget.last(budgets), ("kgqa", "run", "-m", *arguments), count)
         if request.sweeper not in SWEEPERS:
             raise ConfigError(f"hydra/sweeper={request.sweeper}: no such sweeper. {nearest(request.sweeper, SWEEPERS)}")
         if request.sweeper == "basic":
@@ -81,7 +85,8 @@ class SweepRequest:
     @cached_property
     def cells(self) -> list[Cell]:
         """Freeze the cells of the grid. Raises ConfigError for overrides that cannot be composed."""
-        return freeze_cells(expand_grid(self.axes))
+        named = expand_grid(self.axes)
+        return freeze_cells(named) if self.repeats is None else repeat_cells(named, self.repeats)
 
     @property
     def dry_run(self) -> bool:
@@ -99,6 +104,8 @@ class SweepRequest:
 def run_sweep(request: SweepRequest, display: Display) -> SweepReport:
     """Run the cells that are not finished, write the sweep's report, and return it. Raises as `run_in_folder`."""
     axes = {override_key(axis.key): axis.values for axis in request.axes if axis.swept}
+    if request.repeats is not None:
+        axes[REPEAT] = tuple(map(str, range(1, request.repeats + 1)))
     return run_in_folder(
         request.cells, request.keys.name, axes, request.command, display, hydra=request.hydra, budget=request.budget
     )
@@ -109,6 +116,8 @@ def run_search(request: SweepRequest, display: Display) -> SweepReport:
 
     Raises ConfigError if optuna is missing, nothing is searched, or no number of trials is given.
     """
+    if request.repeats is not None:
+        raise ConfigError(f"repeats={request.repeats}: a search has no repeats. Repeat the best cell without -m")
     trials, seed = _trials_and_seed(request.hydra)
     check_metric("sweep.metric", request.keys.metric or "")
     searched = {axis.key: axis for axis in request.axes if axis.swept}

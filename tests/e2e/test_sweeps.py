@@ -67,6 +67,37 @@ def test_every_combination_runs_and_is_reported(kgqa: Kgqa) -> None:
     refused(kgqa("run", "-m", "method=golden", "limit=2", "sweep.name=mine", *QUICK), "another sweep: 4 cells, not 1")
 
 
+def test_repeats_are_one_row_with_their_spread(kgqa: Kgqa) -> None:
+    ran = kgqa("run", "-m", "method=golden,retrieve_read", "repeats=3", "limit=3", "sweep.name=mine", *QUICK)
+    cells = ran.json("sweep.json")["cells"]
+    assert len({cell["run"] for cell in cells}) == 6
+    assert cells[2]["overrides"][-1] == "repeat=3"
+    assert cells[5]["overrides"][-2:] == ["repeat=3", "method.demonstration_set=3"]
+    report = ran.text("report.md")
+    assert "| 3, 4, 5 | [retrieve_read]" in report
+    assert "SD between runs" in report
+    table = kgqa("report", "mine", "--table", "paper", "--format", "md", "baseline=golden")
+    rows = (ran.folder / "table.md").read_text()
+    assert table.code == 0
+    assert "means of 3 runs" in rows
+    assert rows.count("| retrieve_read |") == 1
+    refused(kgqa("compare", "mine"), "repeats are not compared with each other")
+
+
+def test_sampled_repeats_have_pass_at_k(kgqa: Kgqa) -> None:
+    ran = kgqa("run", "method=search_agent", "method.temperature=1", "repeats=2", "limit=3", *QUICK)
+    assert re.search(r"\| EM \| [\d.]+ \| [\d.]+ [\d.]+ \| [\d.]+ [\d.]+ \|", ran.text("report.md"))
+
+
+def test_repeats_without_minus_m_reuse_the_plain_run(kgqa: Kgqa) -> None:
+    plain = kgqa("run", "method=golden", "limit=2", *QUICK)
+    ran = kgqa("run", "method=golden", "limit=2", "repeats=2", *QUICK)
+    assert Path(ran.json("sweep.json")["cells"][0]["run"]) == plain.folder
+    assert "cells: 1 skipped, 1 done" in ran.out
+    assert "One run is enough (cell 0, 1)" in ran.text("report.md")
+    refused(kgqa("run", "-m", "method=golden", "repeats=0", *QUICK), "repeats")
+
+
 def test_finished_cells_run_again_after_a_code_change(
     kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

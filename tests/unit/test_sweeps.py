@@ -16,6 +16,7 @@ from kgqa.config.files import Config
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.composing import compose_experiment
 from kgqa.report.columns import Measured, columns, name_by_settings
+from kgqa.report.sweep_rows import find_frontier
 from kgqa.report.sweeps import mark_best
 from kgqa.runtime.costs import Budget, Spent, limited
 from kgqa.sweeps.cells import differing_settings, freeze, group_by_models, load_cell
@@ -99,22 +100,35 @@ def shares(right: int, of: int = 40) -> dict[str, float | None]:
     return {str(n): float(n < right) for n in range(of)}
 
 
+@pytest.mark.parametrize(
+    ("points", "frontier"),
+    [
+        pytest.param({0: (1, 10), 1: (2, 5), 2: (3, 20)}, [0, 2], id="one is beaten"),
+        pytest.param({0: (3, 20), 1: (1, 10), 2: (2, 15)}, [1, 2, 0], id="all in order of cost"),
+        pytest.param({0: (1, 10), 1: (1, 10), 2: (1, 9)}, [0, 1], id="equal points stay"),
+        pytest.param({}, [], id="no points"),
+    ],
+)
+def test_frontier_has_what_no_other_beats(points: dict[int, tuple[float, float]], frontier: list[int]) -> None:
+    assert find_frontier(points) == frontier
+
+
 def test_only_significant_differences_get_a_star() -> None:
     figures = [Measured(each, 0.0, 100.0) for each in (75.0, 70.0, 25.0, 75.0)]
-    entries = mark_best(figures, [shares(30), shares(28), shares(10), shares(30)])
+    entries = mark_best(figures, [[shares(30)], [shares(28)], [shares(10)], [shares(30)]])
     assert [entry.mark for entry in entries] == ["best", "second", "", "best"]
     assert [entry.worse for entry in entries] == [False, False, True, False]
     # The best was judged on few questions, and of these the other has more
     best = {str(n): 0.0 if n < 20 else 1.0 if n < 60 else None for n in range(100)}
     other: dict[str, float | None] = {str(n): 1.0 if n < 60 else 0.0 for n in range(100)}
-    judged = mark_best([Measured(66.7, 0.0, 100.0), Measured(60.0, 0.0, 100.0)], [best, other])
+    judged = mark_best([Measured(66.7, 0.0, 100.0), Measured(60.0, 0.0, 100.0)], [[best], [other]])
     assert [entry.worse for entry in judged] == [False, False]
-    entries = mark_best([*figures[:3], None], [shares(30), shares(28), shares(10), None], lower_is_better=True)
+    entries = mark_best([*figures[:3], None], [[shares(30)], [shares(28)], [shares(10)], []], lower_is_better=True)
     assert [entry.mark for entry in entries] == ["", "second", "best", ""]
     assert [entry.worse for entry in entries] == [True, True, False, False]
-    costs = mark_best([Measured(3.0, None, None), Measured(4.0, None, None)], [None, None])
+    costs = mark_best([Measured(3.0, None, None), Measured(4.0, None, None)], [[], []])
     assert [(cost, cost.mark) for cost in costs] == [("3", ""), ("4", "")]
-    assert list(mark_best([Measured(50.0, 40.0, 60.0), None], [None, None])) == ["50.0 [40.0, 60.0]", "–"]
+    assert list(mark_best([Measured(50.0, 40.0, 60.0), None], [[], []])) == ["50.0 [40.0, 60.0]", "–"]
     column = next(column for column in columns() if column.label == "failed questions")
     metrics = Metrics.read(RUN)
     assert column.measure(metrics) is None
@@ -129,7 +143,7 @@ def test_only_significant_differences_get_a_star() -> None:
     ],
 )
 def test_shared_places_have_no_mark(values: tuple[float, ...], marks: list[str]) -> None:
-    entries = mark_best([Measured(each, 0.0, 100.0) for each in values], [None] * len(values))
+    entries = mark_best([Measured(each, 0.0, 100.0) for each in values], [[]] * len(values))
     assert [entry.mark for entry in entries] == marks
 
 

@@ -1,0 +1,152 @@
+"""The rows of a sweep's report: a finished cell each, or the repeats of a cell as one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import fsum
+from pathlib import Path
+
+from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.sweep import REPEAT, Cell
+from kgqa.report.columns import Column, Measured, name_by_settings
+from kgqa.report.section import FILES, MarkedCell
+from kgqa.report.shares import RunShares, Shares, read_shares
+from kgqa.scoring.repeats import Repeated, repeated_estimate
+
+
+@dataclass(frozen=True)
+class DoneCell:
+    """A finished cell with its run."""
+
+    cell: Cell
+    run: FinishedRun
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """Return the run's metrics, with the judge of a later `kgqa evaluate`."""
+        return self.run.metrics.replace(judge=self.read.judge)
+
+    @cached_property
+    def read(self) -> RunShares:
+        return read_shares(self.run)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return dataset, profile and question ids. Cells with equal keys can be compared."""
+        return self.read.key
+
+    @property
+    def is_sampled(self) -> bool:
+        """Return whether calls of the method are sampled."""
+        values = {key: value for key, value, _ in self.run.settings if key.startswith("method.")}
+        return any(key.endswith("temperature") and _is_positive(value) for key, value in values.items())
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the report. repeats: one cell, or all repeats of it."""
+
+    repeats: Sequence[DoneCell]
+
+    @property
+    def first(self) -> DoneCell:
+        return self.repeats[0]
+
+    @property
+    def is_repeated(self) -> bool:
+        return len(self.repeats) > 1
+
+    @property
+    def numbers(self) -> str:
+        return ", ".join(str(each.cell.number) for each in self.repeats)
+
+    @property
+    def metrics(self) -> Sequence[Metrics]:
+        return [each.metrics for each in self.repeats]
+
+    @property
+    def is_constant(self) -> bool:
+        """Return whether all repeats have the same scores of every question."""
+        return self.is_repeated and all(each.read.by_score == self.first.read.by_score for each in self.repeats)
+
+    def shares(self, score: str | None) -> Sequence[Shares]:
+        """Return the share of each question in each repeat, or nothing if a repeat lacks the score."""
+        shares = [each.read.of(score or "") for each in self.repeats]
+        return shares if all(shares) else ()
+
+    def repeated(self, score: str | None) -> Repeated | None:
+        return repeated_estimate(self.shares(score))
+
+    def measure(self, column: Column) -> Measured | None:
+        """Return the figure of a column. Of repeats, a score is their mean, and a cost is the mean per run."""
+        if not self.is_repeated:
+            has_score = column.score is None or bool(self.shares(column.score))
+            return column.measure(self.first.metrics) if has_score else None
+        if column.score is not None:
+            return _measure_repeated(self.repeated(column.score))
+        return _average([column.measure(metrics) for metrics in self.metrics])
+
+    def name(self, axes: Sequence[str]) -> str:
+        values = self.first.cell.values
+        return name_by_settings({axis: values[axis] for axis in axes if axis in values}) or self.first.cell.name
+
+    def values(self, axes: Sequence[str], base: Path) -> list[MarkedCell]:
+        """Return the values that differ. The first one links to the cell's own report, from the folder `base`."""
+        link = Path(os.path.relpath(self.first.run.folder / FILES["html"], base)).as_posix()
+        cell = self.first.cell
+        first, *others = [cell.values.get(axis, "") for axis in axes] or [cell.name]
+        return [MarkedCell(first, link=link), *map(MarkedCell, others)]
+
+
+def join_repeats(cells: Iterable[DoneCell], axes: Iterable[str]) -> list[Row]:
+    """Return the rows of cells: those with equal values of all axes but `repeat` are one."""
+    axes = list(axes)
+    if REPEAT not in axes:
+        return [Row([cell]) for cell in cells]
+    groups: dict[tuple[str, ...], list[DoneCell]] = {}
+    for cell in cells:
+        key = tuple(cell.cell.values.get(axis, "") for axis in axes if axis != REPEAT)
+        groups.setdefault(key, []).append(cell)
+    return [Row(group) for group in groups.values()]
+
+
+def find_frontier(points: Mapping[int, tuple[float, float]]) -> list[int]:
+    """Return the keys of the points (cost, score) that no other point beats, cheapest first.
+
+    A point beats another one if it costs no more and scores no less, and is better in one of both.
+    """
+
+    def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
+        return one != other and one[0] <= other[0] and one[1] >= other[1]
+
+    best = [key for key, point in points.items() if not any(beats(other, point) for other in points.values())]
+    return sorted(best, key=lambda key: points[key])
+
+
+def _is_positive(value: object) -> bool:
+    try:
+        return float(str(value)) > 0
+    except ValueError:
+        return False
+
+
+def _measure_repeated(repeated: Repeated | None) -> Measured | None:
+    estimate = repeated.estimate if repeated else None
+    if estimate is None or estimate.mean is None:
+        return None
+    return Measured(estimate.mean, estimate.low, estimate.high)
+
+
+def _average(figures: Sequence[Measured | None]) -> Measured | None:
+    """Return the mean of costs, or the sum of counts. The mean of corrected scores has no interval: None."""
+    present = [figure for figure in figures if figure is not None]
+    if not present or any(figure.low is not None for figure in present):
+        return None
+    total = fsum(figure.value for figure in present)
+    if present[0].of is not None:
+        return Measured(total, of=sum(figure.of or 0 for figure in present))
+    return Measured(total / len(figures), digits=present[0].digits)

@@ -1,0 +1,108 @@
+"""Scores of repeated runs: their intervals, tests and pass@k, by hand and in simulated studies."""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+import pytest
+
+from kgqa.scoring.intervals import share_interval
+from kgqa.scoring.repeats import Shares, average_shares, compare_repeats, pass_at, repeated_estimate
+
+STUDIES = 600
+# of the logits: questions, and noise of a single reply
+QUESTIONS, NOISE = 2.0, 0.5
+
+
+def shares_of(*values: float | None) -> Shares:
+    return {f"q{place}": value for place, value in enumerate(values)}
+
+
+def sample_runs(source: np.random.Generator, runs: int, logits: np.ndarray, between: float) -> list[Shares]:
+    """Return runs over questions with these logits. Each run is better or worse on all of them by `between`."""
+    moved = (logits + source.normal(0, between, (runs, 1))) / NOISE
+    rights = source.random(moved.shape) < 1 / (1 + np.exp(-moved))
+    return [shares_of(*map(float, row)) for row in rights]
+
+
+@pytest.mark.parametrize("between", [0.0, 0.1, 0.3], ids=["equal runs", "2 points", "6 points"])
+@pytest.mark.parametrize("mean", [0.0, -2.5], ids=["half right", "few right"])
+@pytest.mark.parametrize(("runs", "questions"), [(3, 80), (5, 80), (3, 200)])
+def test_interval_of_repeats_covers(runs: int, questions: int, mean: float, between: float) -> None:
+    source = np.random.default_rng(runs * questions)
+    everyone = mean + source.normal(0, QUESTIONS, 200_000) + source.normal(0, between, 200_000)
+    truth = 100 * float((1 / (1 + np.exp(-everyone / NOISE))).mean())
+    covered = 0
+    for _ in range(STUDIES):
+        sampled = sample_runs(source, runs, mean + source.normal(0, QUESTIONS, questions), between)
+        repeated = repeated_estimate(sampled)
+        assert repeated is not None
+        low, high = repeated.estimate.low, repeated.estimate.high
+        assert low is not None
+        assert high is not None
+        covered += low <= truth <= high
+    assert 0.93 <= covered / STUDIES <= 0.98
+
+
+@pytest.mark.parametrize("between", [0.0, 0.1, 0.3], ids=["equal runs", "2 points", "6 points"])
+@pytest.mark.parametrize("runs", [3, 5])
+def test_equal_methods_are_rarely_different(runs: int, between: float) -> None:
+    source, alarms, studies = np.random.default_rng(runs), 0, 300
+    for _ in range(studies):
+        logits = source.normal(0, QUESTIONS, 80)
+        tested = compare_repeats(sample_runs(source, runs, logits, between), sample_runs(source, runs, logits, between))
+        assert tested is not None
+        alarms += tested[0] < 0.05
+    assert alarms / studies <= 0.06
+
+
+def test_better_method_is_found() -> None:
+    source = np.random.default_rng(1)
+    logits = source.normal(0, QUESTIONS, 200)
+    tested = compare_repeats(sample_runs(source, 3, logits + 1, 0.1), sample_runs(source, 3, logits, 0.1))
+    assert tested is not None
+    assert tested[0] < 0.05
+    assert tested[1] > 0
+
+
+def test_interval_of_one_run_is_that_of_its_shares() -> None:
+    shares = [1.0] * 30 + [0.0] * 50
+    repeated = repeated_estimate([shares_of(*shares)])
+    assert repeated is not None
+    low, high = share_interval(shares)
+    assert (repeated.estimate.low, repeated.estimate.high) == pytest.approx((100 * low, 100 * high), abs=0.05)
+
+
+def test_spread_between_runs_widens_the_interval() -> None:
+    base = [shares_of(*[1.0] * count, *[0.0] * (100 - count)) for count in (50, 50, 50)]
+    spread = [shares_of(*[1.0] * count, *[0.0] * (100 - count)) for count in (30, 50, 70)]
+    one, other = repeated_estimate(base), repeated_estimate(spread)
+    assert one is not None
+    assert other is not None
+    assert one.estimate.mean == other.estimate.mean == 50
+    assert other.deviation == pytest.approx(20)
+    widths = [(each.estimate.high or 0) - (each.estimate.low or 0) for each in (one, other)]
+    assert widths[1] > 2 * widths[0]
+
+
+def test_questions_that_a_run_lacks_are_skipped() -> None:
+    repeated = repeated_estimate([shares_of(1.0, None, 0.0), shares_of(1.0, 1.0, 1.0)])
+    assert repeated is not None
+    assert (repeated.estimate.mean, repeated.estimate.n) == (75, 2)
+    assert average_shares([shares_of(1.0, None), shares_of(0.0, 1.0)]) == shares_of(0.5, 1.0)
+    assert repeated_estimate([shares_of(None)]) is None
+    assert repeated_estimate([]) is None
+
+
+@pytest.mark.parametrize(("k", "expected"), [(1, 50), (2, 250 / 3), (3, 100)])
+def test_pass_at_k_by_hand(k: int, expected: float) -> None:
+    runs = [shares_of(1.0, 1.0), shares_of(1.0, 0.0), shares_of(0.0, 0.0)]
+    estimate = pass_at(k, runs)
+    assert estimate is not None
+    assert estimate.mean == pytest.approx(100 * np.mean([1 - comb(1, k) / comb(3, k), 1 - comb(2, k) / comb(3, k)]))
+    assert estimate.mean == pytest.approx(expected)
+
+
+def test_pass_at_more_runs_than_there_are_is_undefined() -> None:
+    assert pass_at(2, [shares_of(1.0)]) is None
