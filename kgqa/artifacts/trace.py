@@ -265,10 +265,14 @@ class NotedChain(Artifact):
 
 
 class Notes(Artifact):
-    """The notes of a question that `kgqa show` prints."""
+    """The notes of a question that `kgqa show` prints, or that scores use.
+
+    cited: the texts that name the passage they come from, each with the id of this passage at the end.
+    """
 
     chains: tuple[NotedChain, ...] = ()
     thoughts: tuple[str, ...] = ()
+    cited: tuple[Names, ...] = ()
 
     @classmethod
     def of(cls, traced: TracedQuestion) -> Notes:

@@ -165,7 +165,8 @@ class Safe:
         """Generate and judge steps until one gives the answer.
 
         Evidence: passages that accepted attribution steps cite, first cited first. Notes: every attempt with its
-        verdict. Figures: steps and retries, with feedback also errors by type (Figure 3) and by step (Figure 4).
+        verdict, and the cited texts. Figures: steps and retries, with feedback also errors by type (Figure 3) and by
+        step (Figure 4).
 
         Flags: `forced_answer` (no answer within `max_steps`), `guided_answer` (per try that the guidance led to the
         final answer), `unresolved_step` (the last retry was an error and stays), `fixed_point` (the next retry of such
@@ -198,9 +199,13 @@ class Safe:
             answer = await self.conclude(state)
         state.flags["empty_answer"] += not answer
         attributions = [attempt.step.text for attempt in state.accepted if attempt.step.kind == "attribution"]
-        numbers = [int(number) for text in attributions for number in CITED.findall(text)]
-        cited = [passages[number - 1].id for number in numbers if 1 <= number <= len(passages)]
-        state.flags["no_passage_cited"] += not cited
+        citations = [
+            (strip_marks(text), passages[int(number) - 1].id)
+            for text in attributions
+            for number in CITED.findall(text)
+            if 1 <= int(number) <= len(passages)
+        ]
+        state.flags["no_passage_cited"] += not citations
         attempts = [
             {
                 "step": attempt.number,
@@ -212,11 +217,11 @@ class Safe:
         ]
         return Answer(
             answer,
-            tuple(dict.fromkeys(cited)),
+            tuple(dict.fromkeys(id_ for _, id_ in citations)),
             context_tokens=await CountTokens(state.shared["passages"]) if passages else 0,
             flags=state.flags,
             figures=self.figures(state.attempts),
-            notes={"attempts": attempts},
+            notes={"attempts": attempts, "cited": citations},
         )
 
     def sample_passages(self, question: Question) -> list[Passage]:
@@ -341,6 +346,11 @@ def read_step(line: str) -> ReasoningStep:
     if marked:
         return ReasoningStep(line, "final answer", plain_answer(marked.group(1)))
     return ReasoningStep(line, tag.group(1).lower() if tag else "", None)
+
+
+def strip_marks(step: str) -> str:
+    """Return the text of a step without its tag and the numbers of passages."""
+    return CITED.sub("", TAG.sub("", step)).strip()
 
 
 def step_line(number: int, text: str) -> str:

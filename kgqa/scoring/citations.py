@@ -37,17 +37,19 @@ def cite_passages(traced: TracedQuestion) -> CitationScores:
 
 
 def cite_sentences(traced: TracedQuestion) -> CitationScores:
-    """Score the sentences that the triples of the chains come from. Undefined without chains or gold sentences."""
-    chains = Notes.of(traced).chains
+    """Score the sentences that the triples of the chains, or the cited texts, come from.
+
+    Undefined without chains and citations, or without gold sentences.
+    """
+    notes = Notes.of(traced)
     gold = {(id_, normalise(sentence)) for id_, sentence in traced.question.facts}
-    if not chains or not gold:
+    if not (notes.chains or notes.cited) or not gold:
         return CitationScores()
     passages = {passage.id: passage for passage in traced.question.passages}
     sentences = {id_: split_sentences(passage, traced.question) for id_, passage in passages.items()}
     cited = {
         (id_, find_sentence(parts, sentences[id_]))
-        for chain in chains
-        for *parts, id_ in chain.triples
+        for *parts, id_ in (*(triple for chain in notes.chains for triple in chain.triples), *notes.cited)
         if sentences.get(id_)
     }
     return CitationScores.of(cited, gold)

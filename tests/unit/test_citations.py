@@ -58,6 +58,22 @@ def test_citations_of_an_answer(
     assert cite_sentences(question) == CitationScores(*sentences)
 
 
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([(0, "Person 0 comes from town 0, where she was born."), (1, "Person 1 wrote it.")], (1, 1)),
+        ([(0, "Person 0 wrote the book 0."), (1, "Person 1 wrote it.")], (0.5, 0.5)),
+        ([(0, "Person 0 was born in town 0.")], (1, 0.5)),
+    ],
+    ids=["right", "other sentence", "one of two"],
+)
+def test_cited_texts_are_found_in_their_passages(texts: list[tuple[int, str]], expected: tuple[Any, Any]) -> None:
+    plain = traced(0, evidence=[0, 1])
+    notes = {"cited": [[text, plain.question.passages[n].id] for n, text in texts]}
+    noted = replace(plain, prediction=replace(plain.prediction, notes=notes))
+    assert cite_sentences(noted) == CitationScores(*expected)
+
+
 def test_unknown_gold_passages_define_nothing() -> None:
     question = traced(0, evidence=[0])
     unknown = replace(question, question=replace(question.question, support=frozenset(), facts=()))

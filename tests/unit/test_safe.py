@@ -105,6 +105,14 @@ def test_rejected_step_is_retried_then_accepted() -> None:
     assert "Error type: Redundancy" in following
 
 
+def test_accepted_steps_are_noted_with_the_passages_they_cite() -> None:
+    answer = World(AUTHOR, verdict("Off-topic"), BORN, RIGHT, FINAL, RIGHT).answer()
+    [(text, id_)] = answer.notes["cited"]
+    assert "Passage" not in text
+    assert "Attribution" not in text
+    assert (id_,) == answer.evidence
+
+
 def test_retry_with_equal_prompt_ends_corrections() -> None:
     off = verdict("Off-topic", "Say where she was born.")
     replies = (AUTHOR, off, AUTHOR, off, FINAL, RIGHT)
