@@ -30,6 +30,10 @@ ORDER = (
     "Two rows differ here if the 95 % interval of their paired difference excludes 0. One in 20 such intervals "
     "misleads. Rows are not compared if the paper uses different models and we use one."
 )
+CORRECTED = (
+    "The accuracy without the judge's errors, by the labels of kgqa evaluate. Its interval contains the uncertainty of "
+    "both. The papers' values are not corrected, so that they are compared with the judge's own."
+)
 FAILED = "Values show failed questions, which count as wrong. Run the command again to retry them."
 # chance that an interval excludes 0 if nothing differs
 ALPHA = 0.05
@@ -109,6 +113,8 @@ class Reproduction:
     # the source of the published values, if it is not the paper
     second_hand: str = ""
     scorer: str = ""  # a sentence
+    # cell, accuracy by a judge, and the same corrected by labels
+    corrected: Sequence[tuple[str, str, str]] = ()
 
     @property
     def is_figure(self) -> bool:
@@ -126,6 +132,7 @@ class Reproduction:
         listed = [
             self.verdicts(),
             *self.comparison(),
+            Section("Judge, corrected by labels", ("cell", "judge says", "corrected"), self.corrected, (CORRECTED,)),
             self.order_section(),
             Section("Chosen on development questions", ("cell", "values", "among"), self.chosen),
             differing_section(self.differing),

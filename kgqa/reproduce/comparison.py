@@ -15,6 +15,7 @@ from kgqa.artifacts.metrics import Cost
 from kgqa.artifacts.sweep import Cell
 from kgqa.config.overrides import override_values
 from kgqa.report.reproduction import CellLine, Line, Order, Reproduction
+from kgqa.report.shares import read_judge
 from kgqa.reproduce.cells import NEEDING, PlannedCell
 from kgqa.reproduce.differences import Row
 from kgqa.reproduce.question_values import add_interval, compare_rows, pool_values, weight_values
@@ -62,7 +63,17 @@ def compare_cells(
         cost=_cost(own),
         chosen=[(c.name, c.runs.chosen, f"{len(c.runs.tried)}") for c in own if c.runs and c.runs.chosen],
         second_hand=table.second_hand,
+        corrected=list(_correct(own)),
     )
+
+
+def _correct(cells: Sequence[PlannedCell]) -> Iterator[tuple[str, str, str]]:
+    """Yield the cells with labels: the accuracy by the judge of `kgqa evaluate`, and the corrected one."""
+    for cell in cells:
+        for run in cell.tests:
+            judge = read_judge(run.finished) if run.finished else None
+            if judge and judge.corrected:
+                yield f"{cell.published.row} · {cell.published.column}", str(judge.accuracy), str(judge.corrected)
 
 
 def _lines(table: PublishedTable, planned: Sequence[PlannedCell], margin: float) -> list[Line]:

@@ -58,6 +58,20 @@ def test_the_cost_counts_the_judge(kgqa: Kgqa) -> None:
     assert f"1 run: {sum(calls)} model calls" in dict(ran.json("table.json")["cost"])["so far"]
 
 
+def test_labels_correct_the_judge_of_a_table(kgqa: Kgqa) -> None:
+    words = (*SOME, "limit=3", "only=w/o documents,HotPotQA")
+    (cell,) = (each for each in kgqa(*words).json("table.json")["cells"] if each["run"])
+    assert kgqa("evaluate", cell["run"], "--sheet", "3", "labels=sheet.csv").code == 0
+    Path("labels.csv").write_text(re.sub(r"(?m)(?<!correct)$(?!\Z)", "1", Path("sheet.csv").read_text()))
+    assert kgqa("evaluate", cell["run"], "judge=containment", "labels=labels.csv").code == 0
+    ran = kgqa(*words)
+    [(name, says, corrected)] = ran.json("table.json")["corrected"]
+    assert name == "w/o documents · HotPotQA"
+    assert says.split() == ["0.0", "[0.0,", "56.1]"]
+    assert corrected.startswith("100.0 ")
+    assert "## Judge, corrected by labels" in ran.text("report.md")
+
+
 def test_failed_cell_stops_no_other_and_is_reported(kgqa: Kgqa) -> None:
     ran = kgqa(*SOME, "limit=1", "engine.rules=nowhere.jsonl", "run_name=mine")
     assert ran.code == 2
