@@ -30,8 +30,11 @@ from kgqa.artifacts.trace import Notes, TracedQuestion, read_trace
 from kgqa.errors import KgqaError
 from kgqa.experiment.compare import share_questions
 from kgqa.experiment.evaluate import open_run
+from kgqa.experiment.explain import SIGNS, Explained
+from kgqa.experiment.explain import explain_answers as explain_run
 from kgqa.reproduce.tables import PublishedTable, load_table
-from kgqa.scoring.comparison import Difference, compare, holm
+from kgqa.scoring.comparison import ALPHA, Difference, compare, holm, mcnemar
+from kgqa.scoring.intervals import estimate
 from kgqa.scoring.published_delta import LEAST_DIFFERENCE
 from kgqa.scoring.questions import ScoredQuestion
 
@@ -49,6 +52,7 @@ VARIANTS = {
     "no selector": ("method.selector", "false"),
     "released reader": ("method.reader_layout", "released"),
 }
+CITED = ("passages", "sentences")
 CAUSES = ("right", "format", "no answer", "missed passage", "missed in chains", "not cited", "reader")
 RETRIEVERS = {"bm25": "BM25", "minilm": "MiniLM", "hybrid": "BM25 + MiniLM", "entity_graph": "entity graph"}
 COLUMNS = ("method", "questions", "EM", "F1", "containment", "support recall", "calls", "tokens", "cached")
@@ -289,6 +293,61 @@ def find_cause(row: ScoredQuestion, label: str) -> str:
     return "reader"
 
 
+def find_signs(runs: Sequence[Shown]) -> Iterator[str]:
+    """Return a row per method: the signs of `kgqa explain`. All datasets together.
+
+    A star marks a share that differs from that of `REFERENCE` on the same questions (McNemar's test, Holm's correction
+    over the table).
+    """
+    explained = {(run.label, run.dataset): explain_run(open_run(run.folder)) for run in runs}
+    counts: dict[str, dict[str, int]] = {}
+    sizes: dict[str, int] = {}
+    p_values: dict[tuple[str, str], float] = {}
+    for label in ORDER:
+        pairs = [
+            (own, base)
+            for dataset in DATASETS
+            if (label, dataset) in explained
+            for own, base in pair_questions(explained[label, dataset], explained[REFERENCE, dataset])
+        ]
+        if not pairs:
+            continue
+        sizes[label] = len(pairs)
+        counts[label] = {sign: sum(own.has(sign) for own, _ in pairs) for sign in SIGNS}
+        for sign in SIGNS if label != REFERENCE else ():
+            more = sum(own.has(sign) and not base.has(sign) for own, base in pairs)
+            fewer = sum(base.has(sign) and not own.has(sign) for own, base in pairs)
+            p_values[label, sign] = mcnemar(more, fewer)
+    significant = {place for place, p in zip(p_values, holm(list(p_values.values())), strict=True) if p < ALPHA}
+    yield table_head(["method", "questions", *SIGNS])
+    for label, by_sign in counts.items():
+        cells = (f"{count}{'*' if (label, sign) in significant else ''}" for sign, count in by_sign.items())
+        yield table_row([f"`{label}`", str(sizes[label]), *cells])
+
+
+def pair_questions(own: Sequence[Explained], base: Sequence[Explained]) -> Iterator[tuple[Explained, Explained]]:
+    """Return the questions that both runs have."""
+    by_id = {each.row.id: each for each in base}
+    return ((each, by_id[each.row.id]) for each in own if each.row.id in by_id)
+
+
+def score_citations(runs: Sequence[Shown]) -> Iterator[str]:
+    """Return a row per method with chains or cited texts: precision and recall of what it cites, with intervals."""
+    yield table_head(
+        ["method", "questions", *(f"{unit}, {name}" for unit in CITED for name in ("precision", "recall"))]
+    )
+    for label in ORDER:
+        rows = [each for run in runs if run.label == label for each in explain_run(open_run(run.folder))]
+        if not any(each.sentences.recall is not None for each in rows):
+            continue
+        estimates = [
+            estimate([getattr(getattr(each, unit), name) for each in rows])
+            for unit in CITED
+            for name in ("precision", "recall")
+        ]
+        yield table_row([f"`{label}`", str(len(rows)), *map(format_estimate, estimates)])
+
+
 def explain_answers(runs: Sequence[Shown]) -> Iterator[str]:
     """Return a row per method: how many answers are right, and the causes of the others. All datasets together."""
     yield table_head(["method", "questions", *CAUSES])
@@ -350,6 +409,10 @@ def results_tables(runs: Sequence[Shown]) -> Iterator[str]:
     yield from locate_answers([run for run in everywhere if run.label == "trace"])
     yield ""
     yield from explain_answers(everywhere)
+    yield ""
+    yield from find_signs(everywhere)
+    yield ""
+    yield from score_citations(everywhere)
 
 
 def main() -> None:
