@@ -278,6 +278,23 @@ def locate_answers(runs: Sequence[Shown]) -> Iterator[str]:
         yield table_row([DATASETS[run.dataset], *map(str, [len(questions), *counts])])
 
 
+def compare_variants(runs: Sequence[Shown]) -> Iterator[str]:
+    """Return a row per variant that replaces a part of TRACE: its F1 minus that of `trace`."""
+    by = {(run.label, run.dataset): run for run in runs}
+    yield table_head(["F1 minus that of `trace`", *DATASETS.values(), "all"])
+    for label in ("trace, no selector", "trace, top 20", "trace, released reader"):
+        pairs = [
+            (by[label, dataset], by["trace", dataset])
+            for dataset in DATASETS
+            if (label, dataset) in by and ("trace", dataset) in by
+        ]
+        groups = [*([pair] for pair in pairs), pairs]
+        differences = [compare_all(*group)["F1"] for group in groups] if len(pairs) == len(DATASETS) else []
+        if differences:
+            cells = (f"{each.difference:+.1f} [{each.low:+.1f}, {each.high:+.1f}]" for each in differences)
+            yield table_row([label.removeprefix("trace, "), *cells])
+
+
 def find_cause(row: ScoredQuestion, label: str) -> str:
     """Return the first of `CAUSES` that applies to an answer. The passages of TRACE are those of its chains."""
     if row.em == 1:
@@ -407,6 +424,8 @@ def results_tables(runs: Sequence[Shown]) -> Iterator[str]:
     yield from compare_signs(runs)
     yield ""
     yield from locate_answers([run for run in everywhere if run.label == "trace"])
+    yield ""
+    yield from compare_variants(everywhere)
     yield ""
     yield from explain_answers(everywhere)
     yield ""
