@@ -12,7 +12,7 @@ from kgqa.artifacts.run import find_run
 from kgqa.cache.maintenance import check, export_calls, import_calls, prune, stats
 from kgqa.cache.store import FILE
 from kgqa.cli.terminal import Terminal
-from kgqa.config.user_code import copy_prompt, write_scaffold
+from kgqa.config.scaffolding import copy_prompt, write_scaffold
 from kgqa.errors import ConfigError
 from kgqa.experiment.replay import replay
 from kgqa.system.doctor import Diagnosis, examine

@@ -1,21 +1,15 @@
-"""List the files of a user's components, and write the first files of new ones."""
+"""List and hash the files of a user's components."""
 
 from __future__ import annotations
 
-import re
-from importlib.util import find_spec
-from keyword import iskeyword
 from pathlib import Path
 
 from kgqa.artifacts.manifest import Own
-from kgqa.config.files import Config, config_file, config_files, flatten, is_own
-from kgqa.errors import ConfigError, nearest
+from kgqa.config.files import Config, config_file, flatten, is_own
 from kgqa.identity.program_code import find_data_files, find_modules
 from kgqa.scoring.own_metrics import list_own_metrics
 from kgqa.util.fs import sha256
-from kgqa.util.hub import HUB_NAME
-from kgqa.util.places import package_folder
-from kgqa.util.plugins import package_conf, prompt_folders, user_conf, user_folder
+from kgqa.util.plugins import prompt_folders, user_folder
 
 
 def find_user_parts(config: Config) -> Own | None:
@@ -59,92 +53,3 @@ def _display_path(file: Path) -> str:
     """Return a relative path if possible, so that equal files in another folder are equal."""
     path = file.absolute()
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else file)
-
-
-def write_scaffold(group: str, name: str, source: str = "") -> list[Path]:
-    """Write the files next to and into the user's conf/, and return their paths.
-
-    source: of a model, its name on the hub or a path.
-
-    Raises:
-        ConfigError: the name is taken or no name for a module, or one of the files is there. Nothing is written then.
-    """
-    if user_conf().resolve() == package_conf().resolve():
-        raise ConfigError(f"{user_folder().resolve()} is kgqa's own folder. Change to your own folder.")
-    _check_name(group, name)
-    scaffold = package_folder() / "scaffold" / group
-    texts = {}
-    for file in sorted(file for file in scaffold.rglob("*") if file.is_file()):
-        # Python is packaged as .py.txt, so that tools ignore it
-        within = Path(_rename(group, file.relative_to(scaffold).as_posix(), name).removesuffix(".txt"))
-        path = user_conf() / within.relative_to("conf") if within.parts[0] == "conf" else user_folder() / within
-        texts[path] = _rename(group, file.read_text(encoding="utf-8"), name)
-    for path in texts:
-        if path.exists():
-            raise ConfigError(f"{path}: this file exists. Choose another name.")
-    if source:
-        texts = {path: _set_source(text, source) for path, text in texts.items()}
-    for path, text in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return list(texts)
-
-
-def copy_prompt(name: str) -> Path:
-    """Copy one of kgqa's templates into the user's prompts/, where it replaces the original. Return the copy's path.
-
-    Raises:
-        ConfigError: kgqa has no template of this name, or the copy exists.
-    """
-    own, shipped = prompt_folders()
-    original, copied = shipped / f"{name}.j2", own / f"{name}.j2"
-    names = shipped_templates()
-    if name not in names:
-        raise ConfigError(f"{name}: no method of kgqa has this template. {nearest(name, names)}")
-    if copied.exists():
-        raise ConfigError(f"{copied}: this file exists. Edit it.")
-    copied.parent.mkdir(parents=True, exist_ok=True)
-    copied.write_text(original.read_text(encoding="utf-8"), encoding="utf-8")
-    return copied
-
-
-def shipped_templates() -> list[str]:
-    """Return the names of kgqa's templates, such as trace/select."""
-    folder = prompt_folders()[1]
-    return sorted(file.relative_to(folder).with_suffix("").as_posix() for file in folder.rglob("*.j2"))
-
-
-def find_unused_templates() -> dict[Path, str]:
-    """Return the user's templates next to kgqa's that no method renders, each with a hint."""
-    own, shipped = prompt_folders()
-    names = shipped_templates()
-    unused = {}
-    for file in sorted(own.rglob("*.j2")) if own.is_dir() and own.resolve() != shipped.resolve() else ():
-        name = file.relative_to(own).with_suffix("").as_posix()
-        siblings = [each for each in names if each.rpartition("/")[0] == name.rpartition("/")[0]]
-        if siblings and name not in names:
-            unused[file] = nearest(name, siblings)
-    return unused
-
-
-def _set_source(text: str, source: str) -> str:
-    """Set where the weights of a model's file are."""
-    is_hub = bool(HUB_NAME.fullmatch(source)) and not Path(source).exists()
-    text = re.sub(r"(?m)^hub: \S+", f"hub: {source if is_hub else 'null'}", text)
-    return re.sub(r"(?m)^path: \S+", f"path: {'null' if is_hub else Path(source).expanduser().absolute()}", text)
-
-
-def _check_name(group: str, name: str) -> None:
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or iskeyword(name):
-        raise ConfigError(f"{name}: use small letters, digits and underscores only, e.g. my_{group}")
-    if name in config_files(group):
-        raise ConfigError(f"{group}={name}: this name exists. Choose another name.")
-    if group != "model" and not (user_folder() / f"{name}.py").exists() and find_spec(name) is not None:
-        raise ConfigError(f"{name}: an installed module has this name and would be imported. Choose another name.")
-
-
-def _rename(group: str, text: str, name: str) -> str:
-    """Replace `my_method`, `MyMethod` and "My method" by the new name in its three forms."""
-    for form in (str, lambda words: words.title().replace("_", ""), lambda words: words.replace("_", " ").capitalize()):
-        text = text.replace(form(f"my_{group}"), form(name))
-    return text

@@ -15,7 +15,7 @@ from kgqa.config import building as parts
 from kgqa.config.building import check_node, errors_name
 from kgqa.config.files import SECOND, config_files, groups, is_own
 from kgqa.config.keys import load_node
-from kgqa.config.user_code import find_unused_templates
+from kgqa.config.scaffolding import find_unused_templates
 from kgqa.errors import ConfigError, DataError, UsageError, nearest
 from kgqa.system.hardware import GB, free_space, gpus, memory, size_text
 from kgqa.system.models import first_model, list_local_models
