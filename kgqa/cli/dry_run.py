@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from kgqa.artifacts.sweep import Cell
 from kgqa.cli.terminal import Cells, Terminal
+from kgqa.experiment.devices import GpuPlan
 from kgqa.experiment.dry_run import Plan
 from kgqa.experiment.estimates import Estimated, estimate_plan, format_range, format_time
-from kgqa.experiment.gpu_plan import GpuPlan
 from kgqa.experiment.placement import GB
 from kgqa.sweeps.cells import FINISHED, estimate_cells, experiment_of
 from kgqa.util.text import pluralize

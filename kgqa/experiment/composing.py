@@ -14,6 +14,7 @@ from kgqa.engines.openai.access import DEFAULT_URL
 from kgqa.errors import ConfigError
 from kgqa.experiment.engines import RoleBinding
 from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.gpu_plan import plan_gpus
 from kgqa.experiment.selection import GIVEN
 from kgqa.judge import ROLE as JUDGE
 from kgqa.system.defaults import OPENAI_TARGET, complete
@@ -45,7 +46,9 @@ def compose_experiment(
         config = {**config, "choices": {**config["choices"], "method": name}}
     if given is not None:
         config = {**config, "choices": {**config["choices"], "dataset": GIVEN}}
-    return Experiment(tuple(overrides), config, read_settings(config), choose_nodes, given, remarks, function)
+    return Experiment(
+        tuple(overrides), config, read_settings(config), choose_nodes, plan_gpus, given, remarks, function
+    )
 
 
 def choose_nodes(key: str, choice: str, run: Config) -> RoleBinding:

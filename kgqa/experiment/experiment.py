@@ -10,8 +10,8 @@ from kgqa.config import building as parts
 from kgqa.config.files import Config, groups
 from kgqa.config.run_keys import RunSettings
 from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.devices import GpuPlan, GpuPlanner, find_devices
 from kgqa.experiment.engines import ModelChooser, RoleNodes, judge_nodes, role_nodes
-from kgqa.experiment.gpu_plan import GpuPlan, find_devices, plan_gpus
 from kgqa.experiment.selection import QuestionSelection
 from kgqa.judge import ROLE
 from kgqa.protocols import Method, Retriever
@@ -34,6 +34,7 @@ class Experiment:
 
     Args:
         choose: finds the model of a role's choice.
+        plan: places the models on GPUs.
         given: questions in memory instead of the dataset's.
         function: what method=function runs.
         remarks: what was chosen where the overrides choose nothing.
@@ -43,6 +44,7 @@ class Experiment:
     config: Config
     settings: RunSettings
     choose: ModelChooser
+    plan: GpuPlanner
     given: InMemoryDataset | None = None
     remarks: tuple[str, ...] = ()
     function: object = None
@@ -94,7 +96,7 @@ class Experiment:
         judges = judge_nodes(self.config, self.judge, self.choose) if self.judge else {}
         groups = [*(["retriever"] if self.searches else []), *(group for group in RANKERS if group in self.method.uses)]
         nodes = [node for group in groups if (node := self.config.get(group))]
-        return plan_gpus(self.settings, roles, judges, nodes, str(self.config["dataset"].get("corpus") or ""))
+        return self.plan(self.settings, roles, judges, nodes, str(self.config["dataset"].get("corpus") or ""))
 
     @property
     def role_nodes(self) -> RoleNodes:

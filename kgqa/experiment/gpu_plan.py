@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from kgqa.config import building as parts
@@ -13,15 +12,12 @@ from kgqa.config.files import Config, Node
 from kgqa.config.run_keys import RunSettings
 from kgqa.engines.weights import Model, read_settings
 from kgqa.errors import ConfigError
+from kgqa.experiment.devices import Devices, GpuPlan, find_devices
 from kgqa.experiment.engines import RoleBinding, RoleNodes
 from kgqa.experiment.placement import GB, Demand, Placement, bytes_per_token, merge_names, place
-from kgqa.system.hardware import gpus as list_gpus
 from kgqa.system.models import Preset
-from kgqa.types import Json
 
 VLLM = "kgqa.engines.vllm.Vllm"
-# without nvidia-smi, as on the laptop where a run is planned: A100 and H100
-ASSUMED_MEMORY = 80.0
 SEARCH = "encoder and index"
 # bytes for an encoder of any size: 7 billion parameters in half precision
 ENCODER = 16 * GB
@@ -33,55 +29,6 @@ PASSAGES = {"wiki18_100w.jsonl": 21_015_324}
 LINE = 650
 STORED = {"float16": 2, "float32": 4}
 ON_DEVICE = ("kgqa.retrieval.encoders.", "kgqa.retrieval.rerankers.")
-
-
-@dataclass(frozen=True)
-class Devices:
-    """The GPUs of a plan. memory: bytes of each. assumed: nothing on this machine shows the memory."""
-
-    names: tuple[int | str, ...]
-    memory: float
-    assumed: bool = False
-
-
-@dataclass(frozen=True)
-class GpuPlan:
-    """The models of all roles with their GPUs. placement: None if nothing is placed."""
-
-    roles: RoleNodes
-    judges: RoleNodes
-    placement: Placement | None = None
-    devices: Devices | None = None
-    search: tuple[int, ...] = ()
-
-    def place_search(self, node: Config) -> dict[str, Json]:
-        """Return a retriever's or a ranker's node on its GPUs."""
-        return _set_devices(node, [f"cuda:{number}" for number in self.search]) if self.search else dict(node)
-
-    def lines(self) -> Iterator[str]:
-        if self.placement is not None and self.devices is not None and self.devices.assumed:
-            yield f"assumed: GPUs with {self.placement.memory / GB:.0f} GB each. Set gpu_memory=GB for others"
-
-
-def find_devices(settings: RunSettings) -> Devices | None:
-    """Return the GPUs of the run, or None if it has none. `gpus=` can name GPUs that this machine lacks."""
-    listed, named = list_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")
-    visible: tuple[int | str, ...] = tuple(range(len(listed)))
-    if named is not None:
-        visible = tuple(
-            int(each) if each.strip().isdigit() else each.strip() for each in named.split(",") if each.strip()
-        )
-    if isinstance(settings.gpus, int):
-        # on a laptop they are only planned
-        names = visible[: settings.gpus] if len(visible) >= settings.gpus else tuple(range(settings.gpus))
-    else:
-        names = visible if settings.gpus is None else settings.gpus
-    if not names:
-        return None
-    memory = min((float(gpu.memory) for gpu in listed), default=0.0)
-    if settings.gpu_memory is not None:
-        return Devices(names, settings.gpu_memory * GB)
-    return Devices(names, memory or ASSUMED_MEMORY * GB, assumed=not memory)
 
 
 def plan_gpus(
@@ -217,17 +164,6 @@ def _list_parts(node: Config) -> Iterator[Node]:
     for value in node.values():
         if isinstance(value, Mapping) and "_target_" in value:
             yield from _list_parts(value)
-
-
-def _set_devices(node: Config, devices: Sequence[str]) -> dict[str, Json]:
-    """Return a node whose parts with `device: auto` have these devices. An encoder uses the first one."""
-    changed = {
-        name: _set_devices(value, devices) if isinstance(value, Mapping) and "_target_" in value else value
-        for name, value in node.items()
-    }
-    if changed.get("device") == "auto":
-        changed["device"] = ",".join(devices) if "backend" in changed else devices[0]
-    return changed
 
 
 def _apply(

@@ -20,6 +20,7 @@ from kgqa.experiment.dry_run import Shared, plan_calls
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.estimates import Estimated, Estimator, Range
 from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.gpu_plan import plan_gpus
 from kgqa.experiment.identity import find_run_folder
 from kgqa.experiment.run import find_finished_run
 from kgqa.experiment.session import Session
@@ -84,7 +85,7 @@ def load_cell(sweep: Path, number: int) -> Cell:
 def experiment_of(cell: Cell, allowance: Budget | None = None) -> Experiment:
     """Make a cell's experiment. It is not kept, because cells are many and the questions that a run reads are large."""
     config = limited(cell.config, allowance)
-    return Experiment(cell.overrides, config, read_settings(config), choose_nodes, remarks=cell.remarks)
+    return Experiment(cell.overrides, config, read_settings(config), choose_nodes, plan_gpus, remarks=cell.remarks)
 
 
 def skip_if_finished(cell: Cell, session: Session) -> bool:

@@ -26,7 +26,7 @@ JUDGE = ("judge=three_way", "roles.judge=llama3_3_70b_instruct", "roles.judge.en
 @pytest.fixture(autouse=True)
 def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(gpu_plan, "list_gpus", tuple)
+    monkeypatch.setattr("kgqa.experiment.devices.list_gpus", tuple)
 
 
 def compose(*overrides: str) -> Experiment:
@@ -82,7 +82,7 @@ def test_judge_with_the_model_of_the_reader_stays_loaded() -> None:
 def test_visible_gpus_are_used(
     monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...], visible: str | None, devices: list[Any]
 ) -> None:
-    monkeypatch.setattr(gpu_plan, "list_gpus", lambda: 3 * (Gpu("H100", 80 << 30, "600"),))
+    monkeypatch.setattr("kgqa.experiment.devices.list_gpus", lambda: 3 * (Gpu("H100", 80 << 30, "600"),))
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert compose(*overrides).role_nodes[""].engine["devices"] == devices
