@@ -121,3 +121,15 @@ def test_answers_are_grouped_by_length() -> None:
         ("1 to 2", 100, 100),
         ("3 to 5", 0, 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("accepted", "labels"),
+    [([True, False], {}), ([], {"q0": True})],
+    ids=["no label", "no verdict"],
+)
+def test_accuracy_is_not_corrected_without_labels(accepted: list[bool], labels: dict[str, bool]) -> None:
+    (calibration,) = calibrate([judged_set(accepted, labels)])
+    assert calibration.source is None
+    assert (calibration.corrected.mean, calibration.sensitivity.mean) == (None, None)
+    assert calibration.warnings == ()
