@@ -125,3 +125,20 @@ def test_dollars_need_prices() -> None:
     charged.charge(REPLY.usage)
     costs = ledger(record(free), record(charged)).costs(1)
     assert (costs.paid.calls, costs.paid.prompt_tokens, costs.method.calls) == (1, REPLY.usage.prompt_tokens, 2)
+
+
+def test_estimate_of_more_questions_is_scaled() -> None:
+    estimate = Estimated(10, 4, Range(100, 200), Range(10, 20), Range(1, 2))
+    scaled = estimate.scaled(2.5)
+    assert scaled == Estimated(25, 10, Range(250, 500), Range(25, 50), Range(2.5, 5))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "tokens"),
+    [([10, 20, 30], Range(6 * 120, 6 * 140)), ([40, 40], Range(6 * 140, 6 * 150))],
+    ids=["mean of the cached calls to twice that", "up to the limit of the call"],
+)
+def test_output_tokens_are_estimated_from_cached_calls(tmp_path: Path, outputs: list[int], tokens: Range) -> None:
+    cache = cache_with(tmp_path, [call(0, 1.0, output=output) for output in outputs])
+    estimated = Estimator(cache).estimate({"reader": plan(6, 6, output=50)}, "")
+    assert estimated.tokens == tokens

@@ -287,3 +287,14 @@ def test_safe_table_8_is_compared_per_question() -> None:
     assert ours["Overall, savings"] == Ours(40.0, None, None, 2)
     counts = {(c.column, value.questions) for c in load_table("trace/table5").cells for value in c.values if value}
     assert {("HotPotQA Dev.", 500), ("HotPotQA Test", 7405), ("MuSiQue Test", 2417)} <= counts
+
+
+def test_cell_that_was_not_run_is_listed_with_its_reason() -> None:
+    cell = CellLine("Row", "2", "failed", "needs weights", "", "")
+    sections = {section.title: section for section in figure_of(cells=[cell]).sections()}
+    assert list(sections["Cells that were not run"].rows) == [("Row · 2", "failed", "needs weights")]
+
+
+def test_title_of_the_page_is_the_heading(tmp_path: Path) -> None:
+    page = write_reproduction(figure_of(), tmp_path).read_text(encoding="utf-8")
+    assert "<title>trace/figure4: A figure" in page
