@@ -15,6 +15,8 @@ from kgqa.util.hub import HUB_NAME
 
 SERVER = "server"
 # a judge's own server and key
+# engines whose models are at a server or a vendor
+REMOTE = ("openai", "anthropic", "gemini")
 JUDGE_KEYS = {"judge.server": "roles.judge.engine.base_url", "judge.api_key_env": "roles.judge.engine.api_key_env"}
 
 
@@ -34,11 +36,11 @@ def expand_short_forms(overrides: Sequence[str]) -> list[str]:
         check_address(SERVER, address)
         rest = [word for word in words if word != "engine=openai"]
         words = ["engine=openai", format_override("engine.base_url", address), *rest]
-    elif "engine.base_url" in values and "experiment" not in values and values.get("engine") != "openai":
+    elif "engine.base_url" in values and "experiment" not in values and values.get("engine") not in REMOTE:
         loads = f"engine={values.get('engine', 'llamacpp')} loads a model itself"
         raise ConfigError(f"engine.base_url={values['engine.base_url']}: {loads}. {KEYS['base_url']}.")
     words = list(map(_expand_name, words))
-    has_server = bool(address) or values.get("engine") == "openai"
+    has_server = bool(address) or values.get("engine") in REMOTE
     return [each for word in words for each in _expand_model(parse_override(word), has_server=has_server)]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import kgqa
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.engines import batches
@@ -18,6 +19,7 @@ from kgqa.engines.vendors.claude import read_message
 from kgqa.engines.vendors.gemini import read_answer
 from kgqa.engines.weights import Model, Prices
 from kgqa.errors import ConfigError, EngineError, PromptTooLong, ServerLost, UsageError
+from kgqa.runtime.display import QUIET
 from kgqa.types import Choice, Completion, Json, Message, Prompt, ToolCall, Usage
 from tests.engines.asking import ask, choose, texts, write
 from tests.vendor_servers import ClaudeServer, GeminiServer, serve_vendor
@@ -254,3 +256,30 @@ def test_batch_of_claude_is_found_again(claude: ClaudeServer, tmp_path: Path, is
     claude.is_open.set()
     assert texts(ask_vendor(claude, CALLS, batch=True, batch_wait=0.05)) == REPLIES
     assert set(claude.paid.values()) == {1}
+
+
+@pytest.mark.usefixtures("key")
+@pytest.mark.parametrize("vendor", ["claude", "gemini"])
+def test_run_with_a_model_by_its_name(
+    vendor: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = request.getfixturevalue(vendor)
+    monkeypatch.chdir(tmp_path)
+    engine = "anthropic" if vendor == "claude" else "gemini"
+    words = (f"engine={engine}", "model=another-model", f"engine.base_url={server.address}")
+    prices = [f"model.prices.{key}=1" for key in ("input", "cached", "output")]
+    run = kgqa.run(*words, *prices, method="no_context", dataset="demo", limit=2, display=QUIET)
+    assert [row["error"] for row in run.predictions] == [None, None]
+    assert "another-model" in str(server.requests[0])
+    assert run.metrics.cost.paid.usd
+
+
+@pytest.mark.usefixtures("key")
+def test_tools_need_a_vendor_with_function_calls(
+    gemini: GeminiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("engine=gemini", "model=another-model", f"engine.base_url={gemini.address}", "method.protocol=functions")
+    with pytest.raises(ConfigError, match="function calls"):
+        kgqa.run(*words, method="tool_agent", dataset="demo", limit=1, display=QUIET)
+    assert not gemini.requests

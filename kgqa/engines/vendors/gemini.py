@@ -32,6 +32,8 @@ class Gemini(VendorEngine):
         ),
     ] = "disabled"
 
+    # the API does not report which stop string ended a reply
+    reports_stops: ClassVar[bool] = False
     package: ClassVar[tuple[str, str]] = ("gemini", "google-genai")
     key_variable: ClassVar[str] = "GEMINI_API_KEY"
 
@@ -124,6 +126,5 @@ def read_answer(answer: Mapping[str, Json], call: Generate) -> Completion:
         ),
         tuple(flag for flag, is_set in flags.items() if is_set),
         "\n".join(part.get("text", "") for part in parts if part.get("thought")),
-        # the API does not report which stop string ended a reply
         stopped_by=None,
     )
