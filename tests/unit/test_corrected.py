@@ -50,6 +50,12 @@ def includes(estimate: Estimate, value: float) -> bool:
     return estimate.low <= value <= estimate.high
 
 
+def test_labels_are_counted_by_verdict() -> None:
+    pairs = [(True, True)] * 4 + [(True, False)] * 3 + [(False, True)] * 2 + [(False, False)]
+    assert Table.count(pairs) == Table(right_right=4, right_wrong=3, wrong_right=2, wrong_wrong=1)
+    assert Table.count([]).total == 0
+
+
 def test_estimate_weights_both_verdicts() -> None:
     # 3 of 4 accepted and 1 of 4 rejected answers are right, and the judge accepts 60 %
     estimate = correct_by_own_labels(60, 100, Table(3, 1, 1, 3))

@@ -39,6 +39,13 @@ def test_questions_and_their_passages_are_counted() -> None:
     assert gold.ids == QUESTION.support
 
 
+def test_given_passages_without_text_are_counted() -> None:
+    counts, _ = count_questions([Question("q", "When?", ("1901",), (ALDER, EMPTY))])
+    assert counts["passages given without text"] == 1
+    assert counts["questions without gold passages"] == 1
+    assert counts["questions of unknown hops"] == 1
+
+
 def test_passages_of_a_corpus_are_counted_once() -> None:
     _, gold = count_questions([QUESTION])
     assert count_passages([ALDER, BIRCH, ALDER, EMPTY], gold) == {

@@ -25,7 +25,7 @@ from kgqa.kg.exchange import (
     write_triples,
 )
 from kgqa.kg.extraction import UNREADABLE, Extraction, parse_triples
-from kgqa.kg.graph import GraphSize, ReadChains, chain_statistics, graph_statistics
+from kgqa.kg.graph import GraphSize, ReadChains, chain_statistics, graph_statistics, too_many_failed
 from kgqa.kg.openie import OpenIe
 from kgqa.testing import drive
 from kgqa.types import Json, Passage, Triple
@@ -304,6 +304,17 @@ def test_extraction_of_an_index_reports_unreadable_replies(
     passage = Passage.of("Elm", "Elm has a mill.")
     extracted = drive(RetrieverTriples("", extractor=Fixed()).extract(passage), None)  # type: ignore[arg-type]
     assert (len(extracted[0]), extracted[1]) == (count, is_read)
+
+
+@pytest.mark.parametrize(
+    ("count", "attempted", "is_error"),
+    [(0, 1, False), (1, 1, True), (1, 2, False), (2, 2, True), (5, 100, False), (6, 100, True), (2, 39, True)],
+)
+def test_extraction_may_fail_for_a_twentieth(count: int, attempted: int, is_error: bool) -> None:
+    error = too_many_failed([f"Title {number}: no" for number in range(count)], attempted)
+    assert (error is not None) == is_error
+    if error:
+        assert f"extraction failed for {count} of {attempted} passages, first Title 0: no" in str(error)
 
 
 @pytest.mark.parametrize("form", EXPORT_FORMATS)
