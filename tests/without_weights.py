@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kgqa.util.plugins import package_conf
+from kgqa.util.places import package_conf
 
 
 def stand_in_defaults(folder: Path) -> None:

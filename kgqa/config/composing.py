@@ -51,7 +51,7 @@ from kgqa.config.secrets import check_references, check_text, check_values
 from kgqa.config.short_forms import SERVER, expand_short_forms, model_slug
 from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json
-from kgqa.util.plugins import conf_folders, package_conf
+from kgqa.util.places import conf_folders, package_conf
 
 # groups and names of the user's components in Hydra's store
 _stored: set[tuple[str, str]] = set()

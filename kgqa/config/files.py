@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
 from kgqa.util.fs import open_file
-from kgqa.util.places import package_folder
-from kgqa.util.plugins import conf_folders, installed_components, module_root, package_conf, user_folder
+from kgqa.util.places import conf_folders, package_conf, package_folder, user_folder
+from kgqa.util.plugins import installed_components, module_root
 
 if TYPE_CHECKING:
     from yaml import YAMLError
@@ -113,7 +113,7 @@ def _list_shipped(folder: Path) -> Sequence[Path]:
 
 
 def config_file(group: str, name: str) -> Path:
-    """Return the file of a choice. Of several, it is the first in the order of `plugins.conf_folders`.
+    """Return the file of a choice. Of several, it is the first in the order of `places.conf_folders`.
 
     Raises:
         ConfigError: there is no such name.

@@ -10,8 +10,7 @@ from pathlib import Path
 from kgqa.config.files import config_files
 from kgqa.errors import ConfigError, nearest
 from kgqa.util.hub import HUB_NAME
-from kgqa.util.places import package_folder
-from kgqa.util.plugins import package_conf, prompt_folders, user_conf, user_folder
+from kgqa.util.places import package_conf, package_folder, prompt_folders, user_conf, user_folder
 
 
 def write_scaffold(group: str, name: str, source: str = "") -> list[Path]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from kgqa.config.files import SECOND, config_files, flatten, groups, is_own, load_yaml
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
-from kgqa.util.plugins import conf_folders, import_code, package_conf
+from kgqa.util.places import conf_folders, package_conf
+from kgqa.util.plugins import import_code
 
 # groups with classes that no file has to name
 UNNAMED_CLASSES = {"adapter": {"kgqa.artifacts.adapter.Adapter"}, "model": {"kgqa.engines.weights.Model"}}

@@ -9,7 +9,7 @@ from kgqa.config.files import Config, config_file, flatten, is_own
 from kgqa.identity.program_code import find_data_files, find_modules
 from kgqa.scoring.own_metrics import list_own_metrics
 from kgqa.util.fs import sha256
-from kgqa.util.plugins import prompt_folders, user_folder
+from kgqa.util.places import prompt_folders, user_folder
 
 
 def find_user_parts(config: Config) -> Own | None:

@@ -21,8 +21,8 @@ from kgqa.prompting import has_template, template_hash, template_names
 from kgqa.util.digests import text_digest
 from kgqa.util.fs import quick_sha256
 from kgqa.util.opened_files import list_opened_files
-from kgqa.util.places import outputs, package_folder
-from kgqa.util.plugins import module_root, prompt_folders, user_folder
+from kgqa.util.places import outputs, package_folder, prompt_folders, user_folder
+from kgqa.util.plugins import module_root
 from kgqa.util.settings import declared_fields
 
 _TEMPLATE = re.compile(r"[\w.-]+/[\w.-]+")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json, Message, Prompt
 from kgqa.util.digests import text_digest
-from kgqa.util.plugins import prompt_folders
+from kgqa.util.places import prompt_folders
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template

@@ -18,7 +18,7 @@ from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.experiment import Experiment
 from kgqa.scoring.published_delta import PublishedMetric, Value
 from kgqa.types import Json
-from kgqa.util.plugins import package_conf
+from kgqa.util.places import package_conf
 
 Availability = Literal["run", "needs training", "model retired", "human", "quoted", "not built"]
 FORM = "See docs/dev/TABLE_FILES.md"

@@ -10,7 +10,8 @@ from typing import Any
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.types import Question
-from kgqa.util.plugins import conf_folders, import_code
+from kgqa.util.places import conf_folders
+from kgqa.util.plugins import import_code
 from kgqa.util.redaction import describe_error, function_line
 
 KEYS = ("_target_", "label", "lower_is_better")

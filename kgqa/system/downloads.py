@@ -27,7 +27,7 @@ from kgqa.datasets.inventory import count_passages, count_questions
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.runtime.display import Display
 from kgqa.util.fs import sha256
-from kgqa.util.plugins import package_conf, prompt_folders
+from kgqa.util.places import package_conf, prompt_folders
 
 FROM_HUB = "hub"
 

@@ -1,14 +1,52 @@
-"""Name the folders of the package, of its output and of its caches."""
+"""Name the folders of the package, of the user, of outputs and of caches.
+
+The user's folder is the working directory, or the parent of `$KGQA_CONF`.
+"""
 
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
+
+from kgqa.errors import ConfigError
 
 
 def package_folder() -> Path:
     """Return the folder of the package itself."""
     return Path(__file__).parents[1]
+
+
+def conf_folders() -> tuple[Path, ...]:
+    """Return the folders of configurations. The first one with a name wins; the last is kgqa's own."""
+    own, ours = user_conf(), package_conf()
+    return (own, ours) if own.is_dir() and not own.samefile(ours) else (ours,)
+
+
+def prompt_folders() -> tuple[Path, Path]:
+    """Return the folders of templates, in the same order."""
+    return user_folder() / "prompts", package_folder() / "prompts"
+
+
+@cache
+def package_conf() -> Path:
+    """Return `conf/` of the installed package or of the checkout."""
+    packaged = package_folder() / "conf"
+    return packaged if packaged.is_dir() else package_folder().parent / "conf"
+
+
+def user_folder() -> Path:
+    """Return the folder with the user's modules, prompts and conf/."""
+    return user_conf().parent
+
+
+def user_conf() -> Path:
+    """Return the user's conf/ as the user writes it. Raise a ConfigError if `KGQA_CONF` names no folder."""
+    named = os.environ.get("KGQA_CONF")
+    folder = Path(named or "conf").expanduser()
+    if named and not folder.is_dir():
+        raise ConfigError(f"KGQA_CONF={named}: no such folder. Name the folder with method/, dataset/, …")
+    return folder
 
 
 def outputs() -> Path:

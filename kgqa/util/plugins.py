@@ -5,7 +5,6 @@ The user's folder is the working directory, or the parent of `$KGQA_CONF`.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -19,39 +18,7 @@ from types import ModuleType
 
 from kgqa.errors import ConfigError
 from kgqa.util.opened_files import record_opened_files
-from kgqa.util.places import package_folder
-
-
-def conf_folders() -> tuple[Path, ...]:
-    """Return the folders of configurations. The first one with a name wins; the last is kgqa's own."""
-    own, ours = user_conf(), package_conf()
-    return (own, ours) if own.is_dir() and not own.samefile(ours) else (ours,)
-
-
-def prompt_folders() -> tuple[Path, Path]:
-    """Return the folders of templates, in the same order."""
-    return user_folder() / "prompts", package_folder() / "prompts"
-
-
-@cache
-def package_conf() -> Path:
-    """Return `conf/` of the installed package or of the checkout."""
-    packaged = package_folder() / "conf"
-    return packaged if packaged.is_dir() else package_folder().parent / "conf"
-
-
-def user_folder() -> Path:
-    """Return the folder with the user's modules, prompts and conf/."""
-    return user_conf().parent
-
-
-def user_conf() -> Path:
-    """Return the user's conf/ as the user writes it. Raise a ConfigError if `KGQA_CONF` names no folder."""
-    named = os.environ.get("KGQA_CONF")
-    folder = Path(named or "conf").expanduser()
-    if named and not folder.is_dir():
-        raise ConfigError(f"KGQA_CONF={named}: no such folder. Name the folder with method/, dataset/, …")
-    return folder
+from kgqa.util.places import user_folder
 
 
 @cache

@@ -20,7 +20,7 @@ from kgqa.config.files import describe_choice, groups, load_yaml
 from kgqa.config.keys import list_keys, load_node
 from kgqa.config.run_keys import list_run_keys
 from kgqa.reproduce.tables import PublishedTable, load_table, table_ids
-from kgqa.util.plugins import package_conf
+from kgqa.util.places import package_conf
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig

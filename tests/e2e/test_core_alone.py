@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.util.places import package_folder
-from kgqa.util.plugins import package_conf
+from kgqa.util.places import package_conf, package_folder
 from tests.e2e.conftest import QUICK
 
 

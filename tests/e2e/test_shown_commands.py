@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.util.plugins import package_conf
+from kgqa.util.places import package_conf
 from scripts.readme import shorten
 from tests.adapters_for_tests import write_artefact, write_lora
 from tests.e2e.conftest import write_file

@@ -19,7 +19,7 @@ from kgqa.reproduce.differences import CHOSEN, list_setting_differences
 from kgqa.reproduce.protocol import CellRuns
 from kgqa.reproduce.tables import PublishedCell, choose_footing, load_table, table_ids
 from kgqa.sweeps.cells import freeze
-from kgqa.util.plugins import package_conf
+from kgqa.util.places import package_conf
 
 KNOWN = groups()
 RUNS = ("run", "model retired", "needs training")

@@ -11,7 +11,7 @@ import yaml
 from kgqa.methods.corag import CoRAG
 from kgqa.methods.search_agent import SearchAgent
 from kgqa.methods.tool_agent import ToolAgent
-from kgqa.util.plugins import package_conf
+from kgqa.util.places import package_conf
 from kgqa.util.settings import Setting
 
 AGENTS = [

@@ -19,7 +19,7 @@ from kgqa.methods.steps.examples import Example
 from kgqa.methods.steps.reader import ReadingLog, passages_text
 from kgqa.testing import drive
 from kgqa.types import Answer, Message, Passage, Prompt, Question
-from kgqa.util.plugins import conf_folders
+from kgqa.util.places import conf_folders
 from tests import method_world
 from tests.composed import built_method
 from tests.unit.files import write
