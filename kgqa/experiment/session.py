@@ -52,6 +52,7 @@ from kgqa.runtime.costs import Ledger, Spent, total
 from kgqa.runtime.scheduler import WIDTH, Finished, Scheduler, with_search_program
 from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
 from kgqa.types import Json
+from kgqa.util.loaders import free_loaded
 from kgqa.util.places import call_cache
 from kgqa.util.registry import load_registered
 
@@ -174,9 +175,10 @@ class Session(ExitStack):
             self.spent += runner.ledger.spent()
 
     def end_models(self) -> None:
-        """Close the models, to make room for others. Those of a lent pool stay."""
+        """Close the models, and free encoders and rerankers, to make room for others. Those of a lent pool stay."""
         if not self._lent:
             self._pool.close()
+            free_loaded()
 
 
 _NEEDS: Mapping[type, Need] = {

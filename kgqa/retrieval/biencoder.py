@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from kgqa.calls import Rank
 from kgqa.retrieval.vector_store import Vectors
+from kgqa.util.loaders import load_once
 
 Kind = Literal["query", "passage"]
 Key = tuple[Kind, str]
@@ -90,7 +90,7 @@ class BiEncoder:
         return loaded
 
 
-@cache
+@load_once
 def get_biencoder(encoder: Encoder) -> BiEncoder:
     """Return the one `BiEncoder` of these settings: rankers, queries and small corpora share its vectors."""
     return BiEncoder(encoder.encode)

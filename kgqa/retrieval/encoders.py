@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +15,7 @@ from kgqa.retrieval.hf_model import Network, load_network, load_sentence_transfo
 from kgqa.retrieval.vector_store import Vectors
 from kgqa.types import JsonObject
 from kgqa.util import hub
+from kgqa.util.loaders import load_once
 from kgqa.util.optional_deps import require_packages
 from kgqa.util.settings import HASHED_WEIGHTS, ORDER_OF_SUMS, Setting
 from kgqa.util.validators import Count, at_least
@@ -84,7 +84,7 @@ class SentenceTransformer(Encoder):
         return encoded
 
 
-@cache
+@load_once
 def _load_sentence_transformer(settings: SentenceTransformer) -> Any:
     folder = hub.fetch_encoder(settings.model)
     if not (folder / "modules.json").is_file():
@@ -181,7 +181,7 @@ class PlainEncoder(Encoder):
         return self.query_prefix if kind == "query" else self.passage_prefix
 
 
-@cache
+@load_once
 def _load_plain(model: str, device: str, dtype: str) -> Network:
     folder = hub.fetch_encoder(model)
     import transformers

