@@ -167,5 +167,7 @@ def test_accuracy_counts_failed_answers_as_wrong() -> None:
     # neither unscored, nor failed, nor taken for correct unseen
     assert summary.agreement_with_em.n == 3
     assert summary.agreement_with_em.percent == pytest.approx(200 / 3)
+    # of two answers that the judge accepts, EM rejects one
+    assert summary.agreement_with_em.confusion["correct"] == {"correct": 1, "incorrect": 1}
     silent = summarise_verdicts([judgement(None, "judged"), judgement(None, "failed")], [True, False])
     assert (silent.accuracy, silent.unscored) == (UNDEFINED, 1)
