@@ -70,23 +70,24 @@ def test_triples_are_built_ahead_and_read_offline(kgqa: Kgqa) -> None:
     )
 
 
-QUICKLY = ["run", "method=trace", "limit=3", "engine.batch_size=4", *QUICK]
-SLOW = [*QUICKLY, "engine.delay=0.05"]
-
-
-def test_killed_run_resumes_to_the_same_bytes(kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("keys", [("method=trace", "limit=3"), ("method=verify",)], ids=["trace", "verify"])
+def test_killed_run_resumes_to_the_same_bytes(
+    keys: tuple[str, ...], kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["run", "dataset=demo", *keys, "engine.batch_size=4", *QUICK]
+    slow = [*command, "engine.delay=0.05"]
     generator = random.Random(7)
     replies = 0
     for _ in range(2):
-        replies = kill_after(replies + generator.randint(1, 25), [*SLOW, "run_name=killed"], tmp_path)
-    resumed = kgqa(*SLOW, "run_name=killed")
+        replies = kill_after(replies + generator.randint(1, 25), [*slow, "run_name=killed"], tmp_path)
+    resumed = kgqa(*slow, "run_name=killed")
     cost = resumed.json("metrics.json")["cost"]
     assert cost["paid"]["calls"] + cost["extraction_paid"]["calls"] <= replies_kept(tmp_path) - replies
     killed = lasting(resumed.folder)
     (tmp_path / "elsewhere").mkdir()
     # an uninterrupted run that shares no cache
     monkeypatch.chdir("elsewhere")
-    assert lasting(kgqa(*QUICKLY, "run_name=killed").folder) == killed
+    assert lasting(kgqa(*command, "run_name=killed").folder) == killed
 
 
 def test_garbage_and_empty_replies_are_counted(kgqa: Kgqa) -> None:
