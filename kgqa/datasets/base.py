@@ -77,6 +77,8 @@ class FileDataset(ABC):
         if self.path is not None and not (named := resolve_path(self.path)).is_dir():
             if not named.exists():
                 raise DataError(f"dataset.path={self.path}: no such file. Name an existing file, or {self.remedy}")
+            if not named.is_file():
+                raise DataError(f"dataset.path={self.path}: a pipe or a device. Name a file")
             return named
         # a folder can be the dataset's own, or one that KGQA_DATA could name
         folders = self.folders if self.path is None else [named, *(named / below for below in (self.name, "questions"))]

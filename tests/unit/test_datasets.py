@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import gzip
 import json
 import re
@@ -157,6 +158,8 @@ def test_missing_files_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "kgqa data download dataset=musique" in message
     assert all(place in message for place in ("musique_dev.jsonl", str(tmp_path / "nowhere"), "data/musique"))
     assert refusal(musique("none.jsonl")).startswith("dataset.path=none.jsonl: no such file")
+    os.mkfifo("pipe")
+    assert refusal(musique("pipe")) == "dataset.path=pipe: a pipe or a device. Name a file"
     assert "no package kgqa_absent" in refusal(musique("pkg://kgqa_absent/demo.jsonl"))
     assert "no musique_dev.jsonl" in refusal(musique(tmp_path))
     with pytest.raises(ConfigError, match=r"dataset\.split=dev: no such split"):
