@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import gzip
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
