@@ -62,7 +62,7 @@ def test_index_of_wikipedia_is_planned_by_its_name() -> None:
     assert index.demand.weights == gpu_plan.ENCODER + 21_015_324 * 768 * 2
 
 
-def test_judge_with_the_model_of_the_reader_stays_loaded() -> None:
+def test_judge_with_the_readers_model_stays_loaded() -> None:
     experiment = compose("judge=three_way", "gpus=2")
     assert experiment.judge_nodes["judge"] == experiment.role_nodes[""]
 
@@ -116,6 +116,6 @@ def test_plan_needs_no_weights(capsys: pytest.CaptureFixture[str]) -> None:
 
     search = ("retriever=e5_base_v2", "retriever.backend=flat")
     assert main(["run", *READER, *JUDGE, *search, "limit=2", "gpus=8", "dry_run=true"]) == 0
-    shown = capsys.readouterr().out
-    assert "judge: llama3_3_70b_instruct  0-7 (2 copies, each split over 4)" in shown
-    assert "model calls" in shown
+    output = capsys.readouterr().out
+    assert "judge: llama3_3_70b_instruct  0-7 (2 copies, each split over 4)" in output
+    assert "model calls" in output

@@ -98,7 +98,7 @@ def test_verification_of_another_file_is_rejected() -> None:
         pytest.param({"q1": "noise"}, "no question in it is valid", id="none valid"),
     ],
 )
-def test_verification_without_valid_questions_is_rejected(
+def test_verification_without_valid_ones_is_rejected(
     changes: dict[str, str | None], message: str, verdicts: dict[str, str | None]
 ) -> None:
     verdicts.update(changes)

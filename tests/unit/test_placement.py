@@ -85,9 +85,9 @@ def test_models_get_as_few_gpus_as_they_fit_on(
     demands = [demand(size, f"{number}") for number, size in enumerate(sizes)]
     placement = place({"answer": demands}, gpus, memory * GB)
     assert layout(placement) == {f"{number}": split for number, split in enumerate(splits)}
-    taken = [device for each in placement.places for device in each.devices]
-    assert sorted(taken) == sorted(set(taken))
-    assert set(taken) <= set(range(gpus))
+    devices = [device for each in placement.places for device in each.devices]
+    assert sorted(devices) == sorted(set(devices))
+    assert set(devices) <= set(range(gpus))
 
 
 @pytest.mark.parametrize(

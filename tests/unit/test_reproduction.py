@@ -289,7 +289,7 @@ def test_safe_table_8_is_compared_per_question() -> None:
     assert {("HotPotQA Dev.", 500), ("HotPotQA Test", 7405), ("MuSiQue Test", 2417)} <= counts
 
 
-def test_cell_that_was_not_run_is_listed_with_its_reason() -> None:
+def test_cell_without_a_run_is_listed_with_a_reason() -> None:
     cell = CellLine("Row", "2", "failed", "needs weights", "", "")
     sections = {section.title: section for section in figure_of(cells=[cell]).sections()}
     assert list(sections["Cells that were not run"].rows) == [("Row · 2", "failed", "needs weights")]

@@ -105,7 +105,7 @@ def test_rejected_step_is_retried_then_accepted() -> None:
     assert "Error type: Redundancy" in following
 
 
-def test_accepted_steps_are_noted_with_the_passages_they_cite() -> None:
+def test_accepted_steps_are_noted_with_cited_passages() -> None:
     answer = World(AUTHOR, verdict("Off-topic"), BORN, RIGHT, FINAL, RIGHT).answer()
     [(text, id_)] = answer.notes["cited"]
     assert "Passage" not in text

@@ -306,14 +306,14 @@ def test_alarm_needs_the_same_order_and_passages() -> None:
     assert same_passages_alarm([retrieved()] * 50) is None
 
 
-def test_leaves_of_summaries_count_for_their_own_recall() -> None:
+def test_leaves_of_summaries_have_their_own_recall() -> None:
     rows = [replace(retrieved("a", places=(1, None)), leaf_ranks=(1, 20)), replace(retrieved("b"), leaf_ranks=(None,))]
     measured = summarise_retrieval(rows, ranked=True)
     assert (measured.recall["15"].mean, measured.leaf_recall) == (25, 50)
     assert summarise_retrieval([retrieved("a")], ranked=True).leaf_recall is None
 
 
-@pytest.mark.parametrize(("known", "count"), [((True, False), 1), ((None, None), None)], ids=["graph", "others"])
-def test_questions_without_entities_are_counted(known: tuple[bool | None, ...], count: int | None) -> None:
-    rows = [replace(retrieved("a"), has_entities=each) for each in known]
+@pytest.mark.parametrize(("entities", "count"), [((True, False), 1), ((None, None), None)], ids=["graph", "others"])
+def test_questions_without_entities_are_counted(entities: tuple[bool | None, ...], count: int | None) -> None:
+    rows = [replace(retrieved("a"), has_entities=each) for each in entities]
     assert summarise_retrieval(rows, ranked=True).without_entities == count

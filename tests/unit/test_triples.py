@@ -294,7 +294,7 @@ def test_every_export_has_every_triple(tmp_path: Path) -> None:
         pytest.param("", {UNREADABLE: 1}, 0, False, id="unreadable reply"),
     ],
 )
-def test_extraction_of_an_index_reports_unreadable_replies(
+def test_index_extraction_reports_unreadable_replies(
     completion: str, flags: dict[str, int], count: int, is_read: bool
 ) -> None:
     class Fixed:
