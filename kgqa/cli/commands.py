@@ -69,6 +69,15 @@ KG_EXPORT = """formats:
   graphml  for Gephi, Cytoscape, networkx
 
 jsonl and tsv contain the texts of the passages, graphml their titles: keep the file as private as they are."""
+_CATALOG = "Use kgqa run --help, which lists methods, datasets and models"
+# commands of other programs
+OTHER_WORDS = {
+    "version": "Use kgqa --version",
+    "sweep": "Use kgqa run -m with lists of values, such as method=trace,ircot",
+    "list": _CATALOG,
+    "methods": _CATALOG,
+    "datasets": _CATALOG,
+}
 QUESTION_KEYS = ("dataset", "limit", "sample", "ids")
 CALIBRATION_KEYS = ("labels", "other")
 SCORE_KEYS = (
@@ -473,7 +482,8 @@ def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
     while left and not left[0].startswith("-") and (subs := subcommands(command.name)):
         name = f"{command.name} {left[0]}".strip()
         if name not in BY_NAME:
-            raise ConfigError(f"{name}: no such command. {nearest(left[0], [each.name.split()[-1] for each in subs])}")
+            hint = OTHER_WORDS.get(name) or nearest(left[0], [each.name.split()[-1] for each in subs])
+            raise ConfigError(f"{name}: no such command. {hint}")
         command = BY_NAME[name]
         left.pop(0)
     return command, left

@@ -62,6 +62,9 @@ def test_long_values_and_folders_named_like_keys(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        pytest.param("version", "version: no such command. Use kgqa --version", id="version"),
+        pytest.param("sweep", "sweep: no such command. Use kgqa run -m with lists", id="sweep"),
+        pytest.param("methods", "methods: no such command. Use kgqa run --help", id="methods"),
         pytest.param("ruN", "ruN: no such command. Did you mean run?", id="ruN"),
         pytest.param(
             "kg build --corpse",
