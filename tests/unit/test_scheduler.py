@@ -274,3 +274,20 @@ def test_inner_calls_cost_only_what_is_paid(cache: CallCache) -> None:
     assert [ledger.costs(1).method.calls for ledger in ledgers] == [1, 1]
     assert [ledger.costs(1).paid.calls for ledger in ledgers] == [3, 0]
     assert ledgers[0].answered == {"Triples": 1, "Generate": 1}
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_as_many_questions_are_open_as_the_width(cache: CallCache, width: int) -> None:
+    running: set[str] = set()
+    counts: list[int] = []
+
+    async def observed(name: str) -> str:
+        running.add(name)
+        counts.append(len(running))
+        text = await two_steps(name)
+        running.remove(name)
+        return text
+
+    drive(Batches(size=2), cache, named(8, observed), width=width)
+    assert max(counts) == width
+    assert len(counts) == 8
