@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import get_annotations, getattr_static, getmro
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_type_hints
 
 from kgqa.config.files import Node
 from kgqa.config.overrides import override_values
@@ -27,8 +27,11 @@ T = TypeVar("T")
 _ABSENT = object()
 
 
-def method(node: Node) -> Method:
+def method(node: Node, function: object = None) -> Method:
+    """Build a method. function: the function or object of Python that it runs, see `methods.function`."""
     part = build_part(node, "method", Method)
+    if function is not None:
+        part = cast(Any, part).bind(function)
     uses, known = part.uses, get_args(Need)
     name = f"method._target_={node['_target_']}"
     if not isinstance(uses, set | frozenset):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from kgqa.config import building as parts
 from kgqa.config.files import Config, groups
@@ -65,9 +65,7 @@ class Experiment:
     @cached_property
     def method(self) -> Method:
         """Build the method. Raises ConfigError if a value is wrong or a role lacks its own model."""
-        method = parts.method(self.config["method"])
-        if self.function is not None:
-            method = cast(Any, method).bind(self.function)
+        method = parts.method(self.config["method"], self.function)
         for role, cause in getattr(method, "separate_roles", {}).items():
             if self.config["roles"].get(role) is None:
                 raise ConfigError(f"{cause} requires its own model: set roles.{role}=PRESET[@ENGINE]")
