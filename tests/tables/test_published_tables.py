@@ -307,6 +307,16 @@ def test_number_of_questions_is_a_difference(finished_cells: tuple[Any, list[Pla
     assert "2 per cell, the files here have no more" in str(by_protocol)
 
 
+def test_our_values_are_those_of_the_finished_runs(finished_cells: tuple[Any, list[PlannedCell]]) -> None:
+    table, planned = finished_cells
+    metrics = planned[0].tests[0].metrics
+    assert metrics
+    means = {"EM": metrics.score("em").mean, "F1": metrics.score("f1").mean}
+    lines = compare_cells(table, ("kgqa",), planned, [], 3.0).lines
+    ours = {(line.row, line.metric.name): line.ours.mean for line in lines if line.ours}
+    assert ours == {(row, name): mean for row in ("Direct", "Retired") for name, mean in means.items()}
+
+
 def test_rows_with_one_model_have_no_order(finished_cells: tuple[Any, list[PlannedCell]]) -> None:
     """The paper's two models can be one model here."""
     table, (first, second) = finished_cells
