@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -55,6 +56,16 @@ def test_imports_have_no_cycles() -> None:
         TopologicalSorter(arrows).prepare()
     except CycleError as error:
         pytest.fail(" → ".join(reversed(error.args[1])))
+
+
+def test_no_two_classes_have_one_name() -> None:
+    names = [
+        statement.name
+        for module in MODULES
+        for statement in ast.parse(module.read_text(encoding="utf-8")).body
+        if isinstance(statement, ast.ClassDef)
+    ]
+    assert sorted(name for name, count in Counter(names).items() if count > 1) == []
 
 
 def test_drawing_shows_the_imports() -> None:

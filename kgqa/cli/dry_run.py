@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from kgqa.artifacts.sweep import Cell
 from kgqa.cli.terminal import Cells, Terminal
 from kgqa.experiment.devices import GpuPlan
-from kgqa.experiment.dry_run import Plan
+from kgqa.experiment.dry_run import CallPlan
 from kgqa.experiment.estimates import Estimated, estimate_plan, format_range, format_time
 from kgqa.experiment.placement import GB
 from kgqa.sweeps.cells import FINISHED, estimate_cells, experiment_of
@@ -20,7 +20,7 @@ FIGURES = ("calls", "new calls", "new tokens", "time", "USD")
 
 
 def show_plan(
-    plan: Plan,
+    plan: CallPlan,
     count: int,
     terminal: Terminal,
     method: str = "",

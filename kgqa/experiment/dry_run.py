@@ -80,7 +80,7 @@ class PlannedRankings:
     texts: set[int] = field(default_factory=set)
 
 
-class Plan(dict[str, PlannedCalls]):
+class CallPlan(dict[str, PlannedCalls]):
     """The model calls by role, and the work of rankers by their group."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Plan(dict[str, PlannedCalls]):
 Shared = set[str]
 
 
-def plan_calls(session: Session, shared: Shared, first: int | None = None) -> Plan:
+def plan_calls(session: Session, shared: Shared, first: int | None = None) -> CallPlan:
     """Count the calls of a run by role: triples first, then questions, then the judge.
 
     first: plan only the first N questions.
@@ -119,14 +119,14 @@ def plan_calls(session: Session, shared: Shared, first: int | None = None) -> Pl
     return planner.plan
 
 
-def plan_extraction(session: Session, passages: Iterable[Passage]) -> Plan:
+def plan_extraction(session: Session, passages: Iterable[Passage]) -> CallPlan:
     """Count the calls that extract the passages."""
     planner = Planner(session, set())
     planner.imagine_extraction(passages)
     return planner.plan
 
 
-def plan_index(session: Session) -> Plan:
+def plan_index(session: Session) -> CallPlan:
     """Count the calls that build the index, none if it is built."""
     planner = Planner(session, set())
     planner.imagine_index()
@@ -144,7 +144,7 @@ class Planner(Service):
     index: PoolIndex | None = None
 
     def __init__(self, session: Session, shared: Shared) -> None:
-        self.plan = Plan()
+        self.plan = CallPlan()
         self._session, self._shared, self._engines = session, shared, session.engines
         self._done: Done = Done()
         self._triples: dict[str, tuple[Triple, ...]] = {}  # by passage

@@ -47,7 +47,7 @@ class DoneCell:
 
 
 @dataclass(frozen=True)
-class Row:
+class SweepRow:
     """A row of the report. repeats: one cell, or all repeats of it."""
 
     repeats: Sequence[DoneCell]
@@ -102,16 +102,16 @@ class Row:
         return [MarkedCell(first, link=link), *map(MarkedCell, others)]
 
 
-def join_repeats(cells: Iterable[DoneCell], axes: Iterable[str]) -> list[Row]:
+def join_repeats(cells: Iterable[DoneCell], axes: Iterable[str]) -> list[SweepRow]:
     """Return the rows of cells: those with equal values of all axes but `repeat` are one."""
     axes = list(axes)
     if REPEAT not in axes:
-        return [Row([cell]) for cell in cells]
+        return [SweepRow([cell]) for cell in cells]
     groups: dict[tuple[str, ...], list[DoneCell]] = {}
     for cell in cells:
         key = tuple(cell.cell.values.get(axis, "") for axis in axes if axis != REPEAT)
         groups.setdefault(key, []).append(cell)
-    return [Row(group) for group in groups.values()]
+    return [SweepRow(group) for group in groups.values()]
 
 
 def find_frontier(points: Mapping[int, tuple[float, float]]) -> list[int]:

@@ -16,7 +16,7 @@ from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.report.run_report import notices
 from kgqa.report.section import FILES, MarkedCell, Section, Value, csv_text, latex, markdown
 from kgqa.report.shares import Shares
-from kgqa.report.sweep_rows import DoneCell, Row, find_frontier, join_repeats
+from kgqa.report.sweep_rows import DoneCell, SweepRow, find_frontier, join_repeats
 from kgqa.scoring.comparison import ALPHA, holm
 from kgqa.scoring.questions import METRICS
 from kgqa.scoring.repeats import compare_repeats, pass_at
@@ -74,7 +74,7 @@ class SweepReport:
         return [(str(c.number), c.name, c.status, c.error or "") for c in self.cells if c.number not in numbers]
 
     @cached_property
-    def groups(self) -> list[tuple[str, list[str], list[Row]]]:
+    def groups(self) -> list[tuple[str, list[str], list[SweepRow]]]:
         """Return for each set of questions its title, the keys with values that differ, and its rows."""
         by_key: dict[tuple[str, ...], list[DoneCell]] = {}
         for cell in self.done:
@@ -92,7 +92,7 @@ class SweepReport:
         """Return a table for each set of questions."""
         return [self._table(*group) for group in self.groups]
 
-    def _table(self, title: str, axes: Sequence[str], group: Sequence[Row]) -> Section:
+    def _table(self, title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
         rows = [[MarkedCell(row.numbers), *row.values(axes, self.base)] for row in group]
         header = ["cell", *(axes or ["settings"])]
         for column in columns():
@@ -216,7 +216,7 @@ def _find_worse(values: Mapping[int, float], shares: Sequence[Sequence[Shares]],
     return {other for other, p in zip(p_values, adjusted, strict=True) if p < ALPHA}
 
 
-def _repeats(title: str, axes: Sequence[str], group: Sequence[Row]) -> Section:
+def _repeats(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
     """Return the tested scores of each repeat, the spread between them, and pass@k where calls are sampled."""
     tested = {metric.name: metric.label for metric in METRICS.values() if metric.tested} | {"judge": "judge"}
     count = max(len(row.repeats) for row in group)
@@ -233,14 +233,14 @@ def _repeats(title: str, axes: Sequence[str], group: Sequence[Row]) -> Section:
     return Section(f"Repeats: {title}", header, rows, (text,))
 
 
-def _pass_at(row: Row, score: str) -> list[str]:
+def _pass_at(row: SweepRow, score: str) -> list[str]:
     if score not in ("em", "judge") or not row.first.is_sampled:
         return []
     estimates = [pass_at(k, row.shares(score)) for k in range(1, len(row.repeats) + 1)]
     return [f"{estimate.mean:.1f}" for estimate in estimates if estimate and estimate.mean is not None]
 
 
-def _compared(group: Sequence[Row]) -> tuple[Column, Column] | None:
+def _compared(group: Sequence[SweepRow]) -> tuple[Column, Column] | None:
     """Return a score and a cost that all rows have: the first score that differs, and dollars or tokens."""
     plain = [column for column in columns() if column.score and all(row.measure(column) for row in group)]
     if not plain or len(group) < 2:
@@ -251,7 +251,7 @@ def _compared(group: Sequence[Row]) -> tuple[Column, Column] | None:
     return score, cost
 
 
-def _frontier(title: str, axes: Sequence[str], group: Sequence[Row]) -> Section:
+def _frontier(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
     """Return the rows that no other row beats in both score and cost."""
     points, header = _points(group), ("settings", "score", "cost")
     if not points:
@@ -265,7 +265,7 @@ def _frontier(title: str, axes: Sequence[str], group: Sequence[Row]) -> Section:
     return Section(f"Cost–accuracy frontier: {title}", header, rows, (text,))
 
 
-def _points(group: Sequence[Row]) -> dict[int, tuple[float, float]]:
+def _points(group: Sequence[SweepRow]) -> dict[int, tuple[float, float]]:
     """Return the cost and the score of each row, if all have both."""
     compared = _compared(group)
     if compared is None:
@@ -279,7 +279,7 @@ def _points(group: Sequence[Row]) -> dict[int, tuple[float, float]]:
     return points
 
 
-def _plots(group: Sequence[Row], axes: Sequence[str]) -> list[Plot | BarPlot]:
+def _plots(group: Sequence[SweepRow], axes: Sequence[str]) -> list[Plot | BarPlot]:
     """Return the score as bars, and against the cost with the frontier as a line."""
     compared = _compared(group)
     if compared is None:

@@ -60,10 +60,10 @@ class HippoRag1(TripleRetriever):
     def _embedded_texts(self, graph: FactGraph) -> list[str]:
         return list(graph.names)
 
-    def load(self, folder: Path) -> _Graph:
+    def load(self, folder: Path) -> _PhraseGraph:
         holders = np.array(decode_json((folder / FACTS).read_bytes())["holders"])
         edges, count = sparse.load_matrix(folder / EDGES), len(holders)
-        return _Graph(1 / holders, Walk.of(edges[:count, :count]), edges[count:, :count])
+        return _PhraseGraph(1 / holders, Walk.of(edges[:count, :count]), edges[count:, :count])
 
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> list[list[int]]:
         return [self._find(index, query) for query in queries]
@@ -84,7 +84,7 @@ class HippoRag1(TripleRetriever):
 
 
 @dataclass(frozen=True)
-class _Graph:
+class _PhraseGraph:
     """The stored graph. specificity: 1 / number of passages of each name. counts: shape (passages, names)."""
 
     specificity: Scores

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CoroutineType
 from typing import Any
 
-from kgqa import calls
+import kgqa.calls as calls
 from kgqa.errors import KgqaError
 from kgqa.types import Json
 from kgqa.util.places import home, package_folder

@@ -35,7 +35,7 @@ from kgqa.config.targets import load_run_config
 from kgqa.datasets.verified import read_labels
 from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.experiment.composing import compose_experiment
-from kgqa.experiment.dry_run import Plan, Planner, Shared
+from kgqa.experiment.dry_run import CallPlan, Planner, Shared
 from kgqa.experiment.engines import role_nodes
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.identity import hash_programs
@@ -241,9 +241,9 @@ class Collecting:
             replace_file(self.folder / MANIFEST, json_text(manifest.json()))
         return collected
 
-    def plan(self) -> tuple[Collected, TrainingExample | Positive, Plan]:
+    def plan(self) -> tuple[Collected, TrainingExample | Positive, CallPlan]:
         """Return the figures, the first example and the planned calls of a teacher, without writing anything."""
-        tally, plan, shared = ExampleTally(), Plan(), Shared()
+        tally, plan, shared = ExampleTally(), CallPlan(), Shared()
 
         def call_teacher(words: Sequence[str]) -> dict[str, JsonObject]:
             experiment = compose_experiment(words)
