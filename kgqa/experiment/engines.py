@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
-from kgqa.artifacts.adapter import Adapter
 from kgqa.artifacts.run import AS_READER
 from kgqa.cache.store import CallCache, Origin
 from kgqa.calls import ModelCall
@@ -25,6 +24,7 @@ from kgqa.util.settings import CLASS, name_of
 from kgqa.util.text import estimate_tokens
 
 if TYPE_CHECKING:
+    from kgqa.artifacts.adapter import Adapter
     from kgqa.engines.weights import Model, Prices
     from kgqa.judge.judges import AnyJudge
 
@@ -69,7 +69,9 @@ class Pool:
     def make_room(self, engine: Engine) -> None:
         """Close the engines on the GPUs of another one, which was planned for another stage."""
         base, devices = _base(engine), _find_devices(engine)
-        others = [each for each in self._built.values() if isinstance(each, Engine) and each is not base]
+        others = [
+            each for each in self._built.values() if isinstance(each, Engine) and each is not base
+        ]
         self.discard([other for other in others if devices & _find_devices(other)])
 
     def close(self) -> None:
@@ -97,7 +99,9 @@ class PlannedEngine:
 
     def render(self, call: ModelCall) -> str:
         """Return the messages: the template is with the weights."""
-        return "\n\n".join(f"[{message.role}]\n{message.content}" for message in call.prompt.messages)
+        return "\n\n".join(
+            f"[{message.role}]\n{message.content}" for message in call.prompt.messages
+        )
 
 
 def has_weights(engine: Engine) -> bool:
@@ -132,7 +136,11 @@ class Engines:
 
     def _build(self, binding: RoleBinding) -> Engine:
         engine = parts.engine(binding.engine, binding.model)
-        return cast(Engine, PlannedEngine(engine)) if self._plans and not has_weights(engine) else engine
+        return (
+            cast(Engine, PlannedEngine(engine))
+            if self._plans and not has_weights(engine)
+            else engine
+        )
 
     def streaming(self) -> bool:
         return any(self(role).streaming for role in self._nodes)
@@ -198,17 +206,22 @@ class Engines:
 def role_nodes(config: Config, choose: ModelChooser) -> RoleNodes:
     """Return the models of the method's roles. The judge is no part of a method."""
     settings = config.get(ROLE_ENGINES, {})
-    choices = {role: choice or "" for role, choice in config["roles"].items() if choice or role in settings}
+    choices = {
+        role: choice or "" for role, choice in config["roles"].items() if choice or role in settings
+    }
     own = {role: choice for role, choice in choices.items() if role != JUDGE}
     default = {"": RoleBinding(config["model"], config["engine"])}
-    return default | {role: choose(f"roles.{role}", str(choice), config) for role, choice in own.items()}
+    return default | {
+        role: choose(f"roles.{role}", str(choice), config) for role, choice in own.items()
+    }
 
 
 def judge_nodes(config: Config, judge: AnyJudge, choose: ModelChooser) -> RoleNodes:
     """Return the models of the judge's roles: their own, else that of roles.judge, else that of the configuration."""
     key = f"{JUDGE}.model" if JUDGE in judge.roles else f"{JUDGE}.members"
     return {
-        role: choose(key, own, config) if own else _general_judge(config, choose) for role, own in judge.roles.items()
+        role: choose(key, own, config) if own else _general_judge(config, choose)
+        for role, own in judge.roles.items()
     }
 
 
@@ -231,7 +244,9 @@ def _adapt(engine: Engine, binding: RoleBinding) -> Engine:
         return engine
     if not isinstance(engine, Adaptable):
         name = binding.engine["_target_"]
-        raise ConfigError(f"{binding.key}: {name} does not support adapters. Choose another engine after the @")
+        raise ConfigError(
+            f"{binding.key}: {name} does not support adapters. Choose another engine after the @"
+        )
     try:
         return engine.with_adapter(binding.adapter)
     except ConfigError as error:
