@@ -68,10 +68,14 @@ class Run:
         try:
             from pandas import DataFrame
         except ImportError:
-            raise ConfigError("frame() needs the package pandas. Install it, or use run.predictions") from None
+            raise ConfigError(
+                "frame() needs the package pandas. Install it, or use run.predictions"
+            ) from None
         return DataFrame(self.predictions)
 
-    def compare(self, *others: Run | str | Path, profile: str | None = None, in_all: bool = False) -> Comparison:
+    def compare(
+        self, *others: Run | str | Path, profile: str | None = None, in_all: bool = False
+    ) -> Comparison:
         """Compare this run with others on the same questions, see `kgqa.compare`."""
         return compare(self, *others, profile=profile, in_all=in_all)
 
@@ -133,14 +137,20 @@ def run(
         words += [format_override("method", method)] * bool(method)
     else:
         function = method
-        words = ["method=function", *(format_override(key, value) for key, value in _function_keys(method)), *words]
+        words = [
+            "method=function",
+            *(format_override(key, value) for key, value in _function_keys(method)),
+            *words,
+        ]
     if isinstance(dataset, str):
         words += [format_override("dataset", dataset)] * bool(dataset)
     else:
         dataset_rows = InMemoryDataset.of_records(dataset)
     experiment = compose_experiment(words, given=dataset_rows, function=function)
     if experiment.settings.dry_run:
-        raise ConfigError("dry_run=true: a plan is a page for a terminal. Use kgqa run … dry_run=true")
+        raise ConfigError(
+            "dry_run=true: a plan is a page for a terminal. Use kgqa run … dry_run=true"
+        )
     lines = display or PlainLines(sys.stderr)
     with log_lines(lines), Session(experiment) as session:
         return Run(execute(session, lines).run.folder)
@@ -158,7 +168,9 @@ def load(run: str | Path) -> Run:
     return Run(folder)
 
 
-def sweep(*overrides: str, name: str | None = None, display: Display | None = None, **keys: Value) -> list[Run]:
+def sweep(
+    *overrides: str, name: str | None = None, display: Display | None = None, **keys: Value
+) -> list[Run]:
     """Run every combination of values, the last key varying fastest: `kgqa run -m`.
 
     Pass several values of a key as a list (`method=["trace", "ircot"]`). Finished cells make no calls. Failed cells are
@@ -167,12 +179,16 @@ def sweep(*overrides: str, name: str | None = None, display: Display | None = No
     words = [*overrides, *(format_sweep(key, value) for key, value in keys.items())]
     request = SweepRequest.of([*words, *([format_override("sweep.name", name)] if name else [])])
     if request.sweeper != "basic" or request.dry_run:
-        raise ConfigError("kgqa.sweep runs every combination. For searches and plans use kgqa run -m")
+        raise ConfigError(
+            "kgqa.sweep runs every combination. For searches and plans use kgqa run -m"
+        )
     report = run_sweep(request, display or PlainLines(sys.stderr))
     return [Run(cell.run) for cell in report.cells if cell.run and cell.is_finished]
 
 
-def compare(*runs: Run | str | Path, profile: str | None = None, in_all: bool = False, seed: int = 0) -> Comparison:
+def compare(
+    *runs: Run | str | Path, profile: str | None = None, in_all: bool = False, seed: int = 0
+) -> Comparison:
     """Compare runs on the same questions with paired tests and flipped questions: `kgqa compare`.
 
     The result shows its tables, also in a notebook. `pandas.DataFrame(result.rows)` has a row per metric and pair.
@@ -186,7 +202,11 @@ def compare(*runs: Run | str | Path, profile: str | None = None, in_all: bool = 
 
 
 def ask(
-    question: str, passages: Sequence[tuple[str, str]], *overrides: str, display: Display | None = None, **keys: Value
+    question: str,
+    passages: Sequence[tuple[str, str]],
+    *overrides: str,
+    display: Display | None = None,
+    **keys: Value,
 ) -> TracedQuestion:
     """Answer one question over titled texts, `[(title, text), …]`, with any method.
 

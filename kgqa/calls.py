@@ -207,14 +207,20 @@ async def rank(
 
 def _check_prompt(prompt: object) -> None:
     if not isinstance(prompt, Prompt):
-        raise TypeError(f"prompt must be a Prompt, such as kgqa.prompting.render returns, not {type(prompt).__name__}")
+        raise TypeError(
+            f"prompt must be a Prompt, such as kgqa.prompting.render returns, not {type(prompt).__name__}"
+        )
 
 
 async def _program(awaitable: Awaitable[T]) -> T:
     return await awaitable
 
 
-LABELS = (*ascii_uppercase, *ascii_lowercase, *("".join(pair) for pair in product(ascii_uppercase, repeat=2)))
+LABELS = (
+    *ascii_uppercase,
+    *ascii_lowercase,
+    *("".join(pair) for pair in product(ascii_uppercase, repeat=2)),
+)
 
 
 def labels(count: int) -> tuple[str, ...]:

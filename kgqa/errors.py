@@ -94,7 +94,9 @@ class ServerLost(EngineDied):
 
 def as_call_error(error: BaseException) -> KgqaError:
     """Return kgqa's errors unchanged, and other exceptions as an EngineError."""
-    return error if isinstance(error, KgqaError) else EngineError(f"{type(error).__name__}: {error}")
+    return (
+        error if isinstance(error, KgqaError) else EngineError(f"{type(error).__name__}: {error}")
+    )
 
 
 def note(error: BaseException, text: str) -> None:

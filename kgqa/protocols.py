@@ -139,7 +139,9 @@ class ExpandingRetriever(Retriever, Protocol):
         """Return the role of the model, or "" if the settings need none."""
         ...
 
-    async def expand(self, passages: Sequence[Passage], folder: Path | None, advance: Progress) -> Sequence[Passage]:
+    async def expand(
+        self, passages: Sequence[Passage], folder: Path | None, advance: Progress
+    ) -> Sequence[Passage]:
         """Return distinct further passages to index. `build` and `open` get them after those of the corpus.
 
         Args:

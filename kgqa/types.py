@@ -121,7 +121,9 @@ class Answer:
 
     def __post_init__(self) -> None:
         """Drop the flags without a count, so that methods can set `{"empty_answer": not text}`."""
-        object.__setattr__(self, "flags", {flag: int(count) for flag, count in self.flags.items() if count})
+        object.__setattr__(
+            self, "flags", {flag: int(count) for flag, count in self.flags.items() if count}
+        )
 
 
 @dataclass(frozen=True, slots=True)

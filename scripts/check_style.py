@@ -107,7 +107,9 @@ def inspect_variables(tree: ast.Module, where: Path, kind: str = "") -> Iterator
 def inspect_tests(tree: ast.Module, where: Path) -> Iterator[Found]:
     """Count the tests of one file, and yield those with an assert in a loop or with a long name."""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.name.startswith("test"):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.name.startswith(
+            "test"
+        ):
             continue
         place = f"{where}:{node.lineno}"
         yield Found("tests", place, node.name)
@@ -127,10 +129,16 @@ def list_errors() -> set[str]:
 def inspect_messages(tree: ast.Module, where: Path, errors: set[str]) -> Iterator[Found]:
     """Count the messages of one file, and yield semicolons, long sentences and listed words in them."""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or getattr(node.func, "id", "") not in errors or not node.args:
+        if (
+            not isinstance(node, ast.Call)
+            or getattr(node.func, "id", "") not in errors
+            or not node.args
+        ):
             continue
         parts = node.args[0].values if isinstance(node.args[0], ast.JoinedStr) else [node.args[0]]
-        text = "".join(str(part.value) if isinstance(part, ast.Constant) else " x " for part in parts)
+        text = "".join(
+            str(part.value) if isinstance(part, ast.Constant) else " x " for part in parts
+        )
         place = f"{where}:{node.lineno}"
         yield Found("messages", place, text)
         yield from inspect_text(place, text, re.split(r"(?<=[.!?;])\s+", text), " in messages")
@@ -138,7 +146,9 @@ def inspect_messages(tree: ast.Module, where: Path, errors: set[str]) -> Iterato
 
 def inspect_page(file: Path) -> Iterator[Found]:
     """Count words and sentences of a Markdown page without code, and yield semicolons, long sentences, listed words."""
-    text = re.sub(r"^(```|~~~).*?^\1", "", file.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(
+        r"^(```|~~~).*?^\1", "", file.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
     text = re.sub(r"`[^`\n]*`|<[^>\n]*>|\]\([^)]*\)", " x ", text)
     place = str(file.relative_to(ROOT))
     for line in re.sub(r"\n(?=[a-z(\"'])", " ", text).splitlines():
@@ -153,8 +163,12 @@ def inspect_text(place: str, text: str, sentences: list[str], kind: str = "") ->
     """Yield semicolons, listed words and long sentences of a text."""
     if semicolons := text.count(";"):
         yield Found(f"semicolons{kind}", place, text, semicolons)
-    yield from (Found(f"listed words{kind}", place, match.group()) for match in PLAIN_WORDS.finditer(text))
-    yield from (Found(f"long sentences{kind}", place, s) for s in sentences if len(s.split()) > LONG)
+    yield from (
+        Found(f"listed words{kind}", place, match.group()) for match in PLAIN_WORDS.finditer(text)
+    )
+    yield from (
+        Found(f"long sentences{kind}", place, s) for s in sentences if len(s.split()) > LONG
+    )
 
 
 def inspect_all(paths: list[Path]) -> Iterator[Found]:
@@ -177,7 +191,9 @@ def inspect_all(paths: list[Path]) -> Iterator[Found]:
 def main() -> int:
     """Run the check and return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("paths", nargs="*", type=Path, help="files or folders of code (default: kgqa)")
+    parser.add_argument(
+        "paths", nargs="*", type=Path, help="files or folders of code (default: kgqa)"
+    )
     parser.add_argument("--list", action="store_true", help="list what counts")
     parser.add_argument("--update", action="store_true", help="write the baseline")
     options = parser.parse_args()
@@ -185,9 +201,14 @@ def main() -> int:
     counts = Counter[str]()
     for found in findings:
         counts[found.measure] += found.times
-    shares = {name: round(counts[name] / max(counts[total] / per, 0.01), 1) for name, (total, per) in SHARES.items()}
+    shares = {
+        name: round(counts[name] / max(counts[total] / per, 0.01), 1)
+        for name, (total, per) in SHARES.items()
+    }
     for found in findings if options.list else ():
-        if found.measure in SHARES and (found.place.startswith(("kgqa", "tests")) or not options.paths):
+        if found.measure in SHARES and (
+            found.place.startswith(("kgqa", "tests")) or not options.paths
+        ):
             print(f"{found.place}: {found.measure}: {found.text}")
     print(json.dumps(shares, indent=1))
     if options.update:
@@ -195,9 +216,19 @@ def main() -> int:
     if options.paths or options.update:
         return 0
     allowed = json.loads(BASELINE.read_text(encoding="utf-8"))
-    worse = [f"{name}: {shares[name]} (baseline {allowed[name]})" for name in allowed if shares[name] > allowed[name]]
+    worse = [
+        f"{name}: {shares[name]} (baseline {allowed[name]})"
+        for name in allowed
+        if shares[name] > allowed[name]
+    ]
     if worse:
-        print("Worse than scripts/style_baseline.json:", *worse, "List them with --list.", sep="\n  ", file=sys.stderr)
+        print(
+            "Worse than scripts/style_baseline.json:",
+            *worse,
+            "List them with --list.",
+            sep="\n  ",
+            file=sys.stderr,
+        )
     return 1 if worse else 0
 
 

@@ -73,7 +73,10 @@ def find_rows(arrows: Arrows) -> list[list[str]]:
     height = dict[str, int]()
     for box in TopologicalSorter(arrows).static_order():
         height[box] = 1 + max((height[each] for each in arrows.get(box, ())), default=-1)
-    rows = [sorted(box for box in height if height[box] == number) for number in range(max(height.values()) + 1)]
+    rows = [
+        sorted(box for box in height if height[box] == number)
+        for number in range(max(height.values()) + 1)
+    ]
     assert rows[-1] == [EXTRAS], "the core imports an extra"
     return rows
 
@@ -91,12 +94,21 @@ def draw() -> str:
         for box, width in zip(row, widths, strict=True):
             places[box] = (left, bottom - ROW * (number + 1), width)
             left += width + 2 * GAP
-    lines = [draw_arrow(places[box], places[each]) for box in sorted(arrows) for each in sorted(arrows[box])]
-    boxes = [draw_box(labels.get(box, box), place, is_extra=box == EXTRAS) for box, place in places.items()]
+    lines = [
+        draw_arrow(places[box], places[each])
+        for box in sorted(arrows)
+        for each in sorted(arrows[box])
+    ]
+    boxes = [
+        draw_box(labels.get(box, box), place, is_extra=box == EXTRAS)
+        for box, place in places.items()
+    ]
     border = places[EXTRAS][1] + HEIGHT + 8
     core = f'<text x="12" y="{border + 22:.0f}" class="side">core</text>'
     frame = f'<path d="M8 {border:.0f}H{WIDTH - 8}" class="border"/>'
-    return "\n".join([HEAD.format(width=WIDTH, height=bottom), *lines, frame, core, *boxes, "</svg>", ""])
+    return "\n".join(
+        [HEAD.format(width=WIDTH, height=bottom), *lines, frame, core, *boxes, "</svg>", ""]
+    )
 
 
 HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">
@@ -137,7 +149,10 @@ def main(arguments: list[str]) -> int:
         return 0
     if FILE.read_text(encoding="utf-8") == drawing:
         return 0
-    print("docs/imports.svg differs from the imports. Run: python scripts/draw_imports.py", file=sys.stderr)
+    print(
+        "docs/imports.svg differs from the imports. Run: python scripts/draw_imports.py",
+        file=sys.stderr,
+    )
     return 1
 
 

@@ -26,7 +26,12 @@ from kgqa.types import Passage
 
 DATA = Path(os.environ.get("KGQA_DATA") or "data")
 # system → the start of its file's name
-SYSTEMS = {"fast-graphrag": "graph", "GraphRAG (nano-graphrag)": "nano", "LightRAG": "lightrag", "vectors": "vdb"}
+SYSTEMS = {
+    "fast-graphrag": "graph",
+    "GraphRAG (nano-graphrag)": "nano",
+    "LightRAG": "lightrag",
+    "vectors": "vdb",
+}
 PASSAGES = 8
 Rows = Sequence[Mapping[str, Any]]
 
@@ -35,18 +40,27 @@ def read_json(file: Path) -> Any:
     """Return the value of a JSON file, or the lines of a JSONL file, plain or gzipped."""
     content = file.read_bytes()
     text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode()
-    return [json.loads(line) for line in text.splitlines()] if ".jsonl" in file.suffixes else json.loads(text)
+    return (
+        [json.loads(line) for line in text.splitlines()]
+        if ".jsonl" in file.suffixes
+        else json.loads(text)
+    )
 
 
 def score(rows: Rows, titles: Sequence[Sequence[str]]) -> str:
     """Return the cell of the table: the share with all gold titles in percent, with its 95 % interval."""
-    found = [float({*row["ground_truth"]} <= {*some[:PASSAGES]}) for row, some in zip(rows, titles, strict=True)]
+    found = [
+        float({*row["ground_truth"]} <= {*some[:PASSAGES]})
+        for row, some in zip(rows, titles, strict=True)
+    ]
     return str(estimate(found))
 
 
 def search(name: str, passages: Sequence[Passage], rows: Rows) -> list[list[str]]:
     """Return the titles of the first passages for each question."""
-    retriever: Retriever = build(compose(["method=retrieve_only", f"retriever={name}"])["retriever"], "retriever")
+    retriever: Retriever = build(
+        compose(["method=retrieve_only", f"retriever={name}"])["retriever"], "retriever"
+    )
     with tempfile.TemporaryDirectory() as folder:
         retriever.build(passages, Path(folder), lambda _: None)
         finder = retriever.open(passages, Path(folder))
@@ -58,9 +72,13 @@ def search(name: str, passages: Sequence[Passage], rows: Rows) -> list[list[str]
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--retrievers", nargs="+", default=["bm25", "entity_graph"], help="values of retriever=")
+    parser.add_argument(
+        "--retrievers", nargs="+", default=["bm25", "entity_graph"], help="values of retriever="
+    )
     parser.add_argument("--results", type=Path, default=DATA / "field/fast_graphrag_retrieval")
-    parser.add_argument("--corpus", type=Path, default=DATA / "corpora/2wikimultihopqa_hipporag_corpus_6119.json.gz")
+    parser.add_argument(
+        "--corpus", type=Path, default=DATA / "corpora/2wikimultihopqa_hipporag_corpus_6119.json.gz"
+    )
     options = parser.parse_args()
     passages = [Passage.of(each["title"], each["text"]) for each in read_json(options.corpus)]
     print(f"| System | All gold passages in the first {PASSAGES} |\n|---|---|")
@@ -70,7 +88,10 @@ def main() -> None:
         rows = read_json(file)
         print(f"| {system} | {score(rows, [row['evidence'] for row in rows])} |")
     for name in options.retrievers:
-        print(f"| kgqa, `retriever={name}` | {score(rows, search(name, passages, rows))} |", flush=True)
+        print(
+            f"| kgqa, `retriever={name}` | {score(rows, search(name, passages, rows))} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -58,7 +58,8 @@ class Ended:
     def show(self) -> None:
         state = f"FAILED ({self.problem})" if self.problem else "ok"
         print(
-            f"newcomer: {state} in {self.seconds:.0f} s, longest silence {self.silence:.1f} s: {self.typed}", flush=True
+            f"newcomer: {state} in {self.seconds:.0f} s, longest silence {self.silence:.1f} s: {self.typed}",
+            flush=True,
         )
 
 
@@ -90,7 +91,9 @@ def run_on_terminal(typed: str, folder: Path, environment: dict[str, str]) -> En
             print(plain_line(line), flush=True)
     os.close(terminal)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    ended = Ended(typed.strip(), code, time.monotonic() - started, silence, output.decode(errors="replace"))
+    ended = Ended(
+        typed.strip(), code, time.monotonic() - started, silence, output.decode(errors="replace")
+    )
     ended.show()
     return ended
 
@@ -104,8 +107,16 @@ def plain_line(line: bytes) -> str:
 def empty_environment(home: Path, *programs: Path) -> dict[str, str]:
     """Return the environment of a user with an empty HOME. Settings of package indexes and proxies stay."""
     home.mkdir(parents=True, exist_ok=True)
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("KGQA_", "VIRTUAL_ENV", "COLUMNS"))}
-    places = [place for place in kept["PATH"].split(os.pathsep) if not (Path(place) / "activate").is_file()]
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("KGQA_", "VIRTUAL_ENV", "COLUMNS"))
+    }
+    places = [
+        place
+        for place in kept["PATH"].split(os.pathsep)
+        if not (Path(place) / "activate").is_file()
+    ]
     path = os.pathsep.join([*map(str, programs), *places])
     return {**kept, "HOME": str(home), "PATH": path, "TERM": "xterm-256color", "PY_COLORS": "0"}
 
@@ -114,11 +125,17 @@ class Simulated(BaseHTTPRequestHandler):
     """A server with OpenAI's endpoints and one model, which gives one answer to everything."""
 
     def do_GET(self) -> None:
-        self._answer({"data": [{"id": MODEL, "object": "model"}]} if self.path == "/v1/models" else None)
+        self._answer(
+            {"data": [{"id": MODEL, "object": "model"}]} if self.path == "/v1/models" else None
+        )
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Pellery"}}
+        choice = {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": "Pellery"},
+        }
         usage = {"prompt_tokens": 9, "completion_tokens": 2}
         is_chat = self.path == "/v1/chat/completions"
         self._answer({"model": MODEL, "choices": [choice], "usage": usage} if is_chat else None)
@@ -136,7 +153,13 @@ class Simulated(BaseHTTPRequestHandler):
 
 def walk(folder: Path, model: str, *, tests: bool) -> list[Ended]:
     """Clone, and run the demo, README's commands, the tests, and README's server command with the core alone."""
-    clone = folder / "projects-of-this-year" / "question-answering-over-several-documents" / "a clone of kgqa" / "kgqa"
+    clone = (
+        folder
+        / "projects-of-this-year"
+        / "question-answering-over-several-documents"
+        / "a clone of kgqa"
+        / "kgqa"
+    )
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
     plain = empty_environment(folder / "home")
     active = empty_environment(folder / "home", clone / ".venv/bin")
@@ -155,7 +178,9 @@ def _walk_core(folder: Path, clone: Path, environment: dict[str, str]) -> list[E
     (command,) = [command for command, needs in quickstart() if needs == "a server"]
     server = ThreadingHTTPServer(("127.0.0.1", 0), Simulated)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    command = re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{server.server_port}", command).replace("=…", "=none")
+    command = re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{server.server_port}", command).replace(
+        "=…", "=none"
+    )
     core = folder / "core"
     wheel = f"python3 -m venv {core} && {core}/bin/pip wheel --no-deps -w {core}/dist '{clone}'"
     install = f"{core}/bin/pip install -c '{clone}/constraints.txt' {core}/dist/*.whl"
@@ -170,15 +195,22 @@ def _walk_core(folder: Path, clone: Path, environment: dict[str, str]) -> list[E
 def walk_transformers() -> list[Ended]:
     """Run README's comparison with PyTorch, in the environment of make test-engines."""
     command = "kgqa run -m method=no_context,golden dataset=demo limit=2 engine=transformers model=smollm2_135m"
-    environment = {**os.environ, "PATH": f"{ROOT / '.venv-engines/bin'}{os.pathsep}{os.environ['PATH']}"}
+    environment = {
+        **os.environ,
+        "PATH": f"{ROOT / '.venv-engines/bin'}{os.pathsep}{os.environ['PATH']}",
+    }
     return [run_on_terminal(command, ROOT, environment)]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", nargs="?", type=Path, help="an empty folder for the clone")
     parser.add_argument("--no-tests", action="store_true", help="leave out make test")
-    parser.add_argument("--model", default="", help="the model of the demo (default: that of make demo)")
+    parser.add_argument(
+        "--model", default="", help="the model of the demo (default: that of make demo)"
+    )
     parser.add_argument("--transformers", action="store_true", help="only the row with PyTorch")
     chosen = parser.parse_args()
     if not chosen.transformers and chosen.folder is None:

@@ -25,7 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 BLOCK = re.compile(
-    r"(?P<head>(?:<!-- (?P<note>[^\n]+) -->\n)?```(?P<kind>console|bash)\n)(?P<body>.*?)(?P<foot>```)", re.DOTALL
+    r"(?P<head>(?:<!-- (?P<note>[^\n]+) -->\n)?```(?P<kind>console|bash)\n)(?P<body>.*?)(?P<foot>```)",
+    re.DOTALL,
 )
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
 KEPT = re.compile(r"(all|first|last)(?: (\d+))? lines(, with weights)?")
@@ -33,17 +34,27 @@ KEPT = re.compile(r"(all|first|last)(?: (\d+))? lines(, with weights)?")
 NAME = re.compile(r"(?<=/)[0-9a-f]{8}(-\d+-[0-9a-f]{4})?\b")
 
 
-def run_command(command: str, folder: str, output: int | None = None) -> subprocess.CompletedProcess[str]:
+def run_command(
+    command: str, folder: str, output: int | None = None
+) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "COLUMNS": "110"}
     return subprocess.run(
-        ["bash", "-ec", command], cwd=folder, env=environment, text=True, check=False, stdout=output, stderr=output
+        ["bash", "-ec", command],
+        cwd=folder,
+        env=environment,
+        text=True,
+        check=False,
+        stdout=output,
+        stderr=output,
     )
 
 
 def quickstart() -> list[tuple[str, str]]:
     """Return the commands of README's quickstart, each with what it needs that not every machine has, or ""."""
-    text = README.read_text(encoding="utf-8").partition("\n## Quickstart\n")[2].partition("\n## ")[0]
+    text = (
+        README.read_text(encoding="utf-8").partition("\n## Quickstart\n")[2].partition("\n## ")[0]
+    )
     commands = []
     for block in BLOCK.finditer(text):
         needs = (block["note"] or "").partition("needs: ")[2]
@@ -84,16 +95,25 @@ def shorten(printed: str, kept: str) -> list[str]:
 
 def hide_name(line: str) -> str:
     """Return the line with … for the name of a run, in a table with as many columns as before."""
-    return NAME.sub(lambda name: "…" + " " * (len(name[0]) - 1) if line[name.end() :].startswith("  ") else "…", line)
+    return NAME.sub(
+        lambda name: "…" + " " * (len(name[0]) - 1) if line[name.end() :].startswith("  ") else "…",
+        line,
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", type=Path, default=[README], help="pages (default: README.md)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "files", nargs="*", type=Path, default=[README], help="pages (default: README.md)"
+    )
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kgqa-readme-") as folder:
         for file in chosen.files:
-            text = BLOCK.sub(lambda block: renew_block(block, folder), file.read_text(encoding="utf-8"))
+            text = BLOCK.sub(
+                lambda block: renew_block(block, folder), file.read_text(encoding="utf-8")
+            )
             file.write_text(text, encoding="utf-8")
     return 0
 

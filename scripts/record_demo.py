@@ -29,7 +29,9 @@ from kgqa.util.places import call_cache
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--remark", default="", help="what else is to be known of the machine")
     given = parser.parse_args()
@@ -67,7 +69,10 @@ def record(shown: list[DemoResult], remark: str) -> tuple[Recording, int]:
         answers={each.method: answers(each) for each in shown},
     )
     if trace.kgqa.dirty:
-        print("kgqa/ or conf/ has changes that are in no commit: commit them and record again", file=sys.stderr)
+        print(
+            "kgqa/ or conf/ has changes that are in no commit: commit them and record again",
+            file=sys.stderr,
+        )
     exported = export_calls(call_cache(), CALLS, keys)
     replace_file(RECORDING, json_text(recording.json()))
     return recording, exported["calls"]

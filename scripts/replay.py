@@ -32,7 +32,8 @@ RANKER = "ranker=minilm demonstrations_ranker=minilm"
 TRACE = f"method=trace kg.demonstrations=fixed {RANKER} {DATASETS} sample=80 limit=20"
 # the entity graph as it was when the calls were made
 ENTITY_GRAPH = (
-    "retriever=entity_graph retriever.fold_names=false retriever.title_weight=1.0 retriever.passage_weight=0.1"
+    "retriever=entity_graph retriever.fold_names=false"
+    " retriever.title_weight=1.0 retriever.passage_weight=0.1"
 )
 GROUPS = {
     "reading": f"method=no_context,golden,all_documents,retrieve_read,iter_retgen,self_ask,react {DATASETS} sample=80",
@@ -60,9 +61,13 @@ def run_kgqa(arguments: list[str], folder: Path) -> None:
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KGQA_CACHE": str(folder / "cache")}
     command = [sys.executable, "-m", "kgqa", *arguments]
-    process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    process = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     if process.returncode:
-        raise SystemExit(f"kgqa {' '.join(arguments)} ended with {process.returncode}:\n{process.stderr[-2000:]}")
+        raise SystemExit(
+            f"kgqa {' '.join(arguments)} ended with {process.returncode}:\n{process.stderr[-2000:]}"
+        )
 
 
 def hash_predictions(outputs: Path) -> dict[str, list[str]]:
@@ -81,7 +86,9 @@ def main() -> int:
     options = parser.parse_args()
     data = Path(os.environ.get("KGQA_DATA") or ROOT / "data").resolve()
     if not any((data / file).is_file() for file in DATA):
-        print(f"replay skipped: no {' or '.join(DATA)} in {data}. Set KGQA_DATA to a folder with the question files.")
+        print(
+            f"replay skipped: no {' or '.join(DATA)} in {data}. Set KGQA_DATA to a folder with the question files."
+        )
         return 0
     os.environ["KGQA_DATA"] = str(data)
     groups = dict(GROUPS)
@@ -93,7 +100,8 @@ def main() -> int:
         folder = Path(name)
         run_kgqa(["cache", "import", str(CALLS)], folder)
         commands = [
-            ["run", "-m", *keys.split(), *SETTINGS.split(), f"sweep.name={group}"] for group, keys in groups.items()
+            ["run", "-m", *keys.split(), *SETTINGS.split(), f"sweep.name={group}"]
+            for group, keys in groups.items()
         ]
         # no model computes, so each process needs one core
         with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as workers:
@@ -104,7 +112,9 @@ def main() -> int:
     expected = json.loads(HASHES.read_text(encoding="utf-8"))
     if "trace" not in groups:
         expected = {key: values for key, values in expected.items() if not key.endswith("/trace")}
-    different = sorted(key for key in {**hashes, **expected} if hashes.get(key) != expected.get(key))
+    different = sorted(
+        key for key in {**hashes, **expected} if hashes.get(key) != expected.get(key)
+    )
     cells = sum(map(len, hashes.values()))
     print(
         f"replayed {cells} cells in {time.monotonic() - start:.0f} s, {len(different)} of {len(expected)} groups differ"

@@ -41,8 +41,26 @@ from kgqa.scoring.questions import ScoredQuestion
 PLOT = Path(__file__).with_name("results.svg.j2")
 REFERENCE = "all_documents"
 ORDER = [
-    *("no_context", REFERENCE, "golden", "retrieve_read", "iter_retgen", "self_ask", "react", "ircot", "knowtrace"),
-    *("sg_prompt", "ge_reasoning", "era_cot", "search_agent", "trace", "trace, documents", "trace, top 20"),
+    *(
+        "no_context",
+        REFERENCE,
+        "golden",
+        "retrieve_read",
+        "iter_retgen",
+        "self_ask",
+        "react",
+        "ircot",
+        "knowtrace",
+    ),
+    *(
+        "sg_prompt",
+        "ge_reasoning",
+        "era_cot",
+        "search_agent",
+        "trace",
+        "trace, documents",
+        "trace, top 20",
+    ),
     *("trace, no selector", "trace, released reader", "safe", "kgp"),
 ]
 # setting and value of each variant of TRACE
@@ -53,9 +71,32 @@ VARIANTS = {
     "released reader": ("method.reader_layout", "released"),
 }
 CITED = ("passages", "sentences")
-CAUSES = ("right", "format", "no answer", "missed passage", "missed in chains", "not cited", "reader")
-RETRIEVERS = {"bm25": "BM25", "minilm": "MiniLM", "hybrid": "BM25 + MiniLM", "entity_graph": "entity graph"}
-COLUMNS = ("method", "questions", "EM", "F1", "containment", "support recall", "calls", "tokens", "cached")
+CAUSES = (
+    "right",
+    "format",
+    "no answer",
+    "missed passage",
+    "missed in chains",
+    "not cited",
+    "reader",
+)
+RETRIEVERS = {
+    "bm25": "BM25",
+    "minilm": "MiniLM",
+    "hybrid": "BM25 + MiniLM",
+    "entity_graph": "entity graph",
+}
+COLUMNS = (
+    "method",
+    "questions",
+    "EM",
+    "F1",
+    "containment",
+    "support recall",
+    "calls",
+    "tokens",
+    "cached",
+)
 GRID_COLUMNS = ("method", "retriever", "EM", "F1", "recall interval", "calls", "all tokens")
 DATASETS = {"hotpotqa": "HotpotQA", "2wiki": "2WikiMultiHopQA", "musique": "MuSiQue"}
 
@@ -80,10 +121,30 @@ PAIRS = (
     Pair("trace/table1", TRACE, "trace, documents", REFERENCE, ("TRACE-Doc", "w. all documents")),
     Pair("trace/table1", TRACE, "trace, documents", "trace", ("TRACE-Doc", "TRACE-Triple")),
     Pair("trace/table1", TRACE, "trace", "ircot", ("TRACE-Triple", "IRCoT")),
-    Pair("ircot/table4", IRCOT, "ircot", "retrieve_read", ("GPT3, IRCoT QA, Direct", "GPT3, OneR QA, Direct")),
-    Pair("knowtrace/table1", KNOWTRACE, "knowtrace", "ircot", ("LLaMA3, KnowTrace", "LLaMA3, IRCoT")),
-    Pair("knowtrace/table1", KNOWTRACE, "knowtrace", "iter_retgen", ("LLaMA3, KnowTrace", "LLaMA3, Iter-RetGen")),
-    Pair("knowtrace/table1", KNOWTRACE, "iter_retgen", "self_ask", ("LLaMA3, Iter-RetGen", "LLaMA3, Self-Ask")),
+    Pair(
+        "ircot/table4",
+        IRCOT,
+        "ircot",
+        "retrieve_read",
+        ("GPT3, IRCoT QA, Direct", "GPT3, OneR QA, Direct"),
+    ),
+    Pair(
+        "knowtrace/table1", KNOWTRACE, "knowtrace", "ircot", ("LLaMA3, KnowTrace", "LLaMA3, IRCoT")
+    ),
+    Pair(
+        "knowtrace/table1",
+        KNOWTRACE,
+        "knowtrace",
+        "iter_retgen",
+        ("LLaMA3, KnowTrace", "LLaMA3, Iter-RetGen"),
+    ),
+    Pair(
+        "knowtrace/table1",
+        KNOWTRACE,
+        "iter_retgen",
+        "self_ask",
+        ("LLaMA3, Iter-RetGen", "LLaMA3, Self-Ask"),
+    ),
     Pair("knowtrace/table1", KNOWTRACE, "react", "self_ask", ("LLaMA3, ReAct", "LLaMA3, Self-Ask")),
 )
 
@@ -104,17 +165,31 @@ class Shown:
         read = {key: value for key, value, _ in finished.settings}
         label = finished.choices["method"]
         if label == "trace":
-            chosen = (name for name, (key, value) in VARIANTS.items() if str(read.get(key)) == value)
+            chosen = (
+                name for name, (key, value) in VARIANTS.items() if str(read.get(key)) == value
+            )
             label = ", ".join([label, *chosen])
-        return cls(label, finished.choices["dataset"], finished.choices.get("retriever") or "bm25", folder, finished)
+        return cls(
+            label,
+            finished.choices["dataset"],
+            finished.choices.get("retriever") or "bm25",
+            folder,
+            finished,
+        )
 
     def cells(self, columns: Sequence[str]) -> list[str]:
         """Return columns of the tables: means with intervals, and costs per question."""
         metrics = self.finished.metrics
-        cost, count, recall = metrics.cost.method, metrics.questions, metrics.score("support_recall").mean
+        cost, count, recall = (
+            metrics.cost.method,
+            metrics.questions,
+            metrics.score("support_recall").mean,
+        )
         prompt, output = cost.prompt_tokens, cost.output_tokens
         names = ("em", "f1", "containment", "support_recall")
-        em, f1, containment, recall_interval = (format_estimate(metrics.score(name)) for name in names)
+        em, f1, containment, recall_interval = (
+            format_estimate(metrics.score(name)) for name in names
+        )
         cells = {
             "method": f"`{self.label}`",
             "retriever": RETRIEVERS.get(self.retriever, self.retriever),
@@ -122,7 +197,9 @@ class Shown:
             "EM": em,
             "F1": f1,
             "containment": containment,
-            "support recall": "–" if recall is None else f"{recall:.1f}{' (cited)' if self.label == 'safe' else ''}",
+            "support recall": "–"
+            if recall is None
+            else f"{recall:.1f}{' (cited)' if self.label == 'safe' else ''}",
             "recall interval": recall_interval,
             "calls": f"{cost.calls / count:.1f}",
             "tokens": f"{prompt / count:,.0f} + {output / count:,.0f}",
@@ -152,7 +229,9 @@ def format_estimate(figure: Estimate | None) -> str:
     return f"{figure.mean:.1f} [{figure.low:.1f}, {figure.high:.1f}]"
 
 
-COMPARISON_HEAD = table_head(["method", "n", f"F1 of `{REFERENCE}`", "F1", "p (Holm)", "EM", "better on", "p (Holm)"])
+COMPARISON_HEAD = table_head(
+    ["method", "n", f"F1 of `{REFERENCE}`", "F1", "p (Holm)", "EM", "better on", "p (Holm)"]
+)
 
 
 def find_runs(places: Sequence[Path]) -> Iterator[Path]:
@@ -229,7 +308,10 @@ def compare_signs(runs: Sequence[Shown]) -> Iterator[str]:
         table = load_table(pair.table)
         cells, theirs, ours = [], [], []
         for dataset, column in zip(DATASETS, pair.columns, strict=True):
-            theirs.append(find_published(table, pair.rows[0], column) - find_published(table, pair.rows[1], column))
+            theirs.append(
+                find_published(table, pair.rows[0], column)
+                - find_published(table, pair.rows[1], column)
+            )
             one, other = by.get((dataset, pair.first)), by.get((dataset, pair.second))
             ours += [(one, other)] if one and other else []
             here = compare_all((one, other))["F1"] if one and other else None
@@ -239,7 +321,9 @@ def compare_signs(runs: Sequence[Shown]) -> Iterator[str]:
         whole = compare_all(*ours)["F1"] if len(ours) == len(DATASETS) else None
         mean = sum(theirs) / len(theirs)
         total = f"{show_sign(mean, whole)}, [{whole.low:+.1f}, {whole.high:+.1f}]" if whole else "–"
-        yield table_row([f"`{pair.first}` − `{pair.second}`", table.id.replace("/", ", "), *cells, total])
+        yield table_row(
+            [f"`{pair.first}` − `{pair.second}`", table.id.replace("/", ", "), *cells, total]
+        )
 
 
 def show_sign(theirs: float, ours: Difference) -> str:
@@ -251,7 +335,9 @@ def show_sign(theirs: float, ours: Difference) -> str:
 
 def locate_answer(traced: TracedQuestion) -> dict[str, bool]:
     """Return how far a gold answer of the question comes in TRACE."""
-    patterns = [re.compile(rf"\b{re.escape(answer)}\b", re.IGNORECASE) for answer in traced.question.answers]
+    patterns = [
+        re.compile(rf"\b{re.escape(answer)}\b", re.IGNORECASE) for answer in traced.question.answers
+    ]
 
     def is_in(text: str) -> bool:
         return any(pattern.search(text) for pattern in patterns)
@@ -259,9 +345,13 @@ def locate_answer(traced: TracedQuestion) -> dict[str, bool]:
     chains = Notes.of(traced).chains
     offered = [call for call in traced.calls if call.kind == "choose"]
     return {
-        "in the triples": any(is_in(str(call.items)) for call in traced.calls if call.kind == "triples"),
+        "in the triples": any(
+            is_in(str(call.items)) for call in traced.calls if call.kind == "triples"
+        ),
         "offered to the selector": any(is_in(str(call.request)) for call in offered),
-        "in the chains": any(is_in(" ".join(triple[:3])) for chain in chains for triple in chain.triples),
+        "in the chains": any(
+            is_in(" ".join(triple[:3])) for chain in chains for triple in chain.triples
+        ),
         "answered": is_in(traced.prediction.answer or ""),
         "best chain is empty": bool(chains) and not chains[0].triples,
     }
@@ -270,7 +360,11 @@ def locate_answer(traced: TracedQuestion) -> dict[str, bool]:
 def locate_answers(runs: Sequence[Shown]) -> Iterator[str]:
     """Return a row per dataset: in how many questions the answer gets how far. Yes/no questions are left out."""
     for run in runs:
-        questions = [each for each in read_trace(run.folder) if not {"yes", "no"} & set(each.question.answers)]
+        questions = [
+            each
+            for each in read_trace(run.folder)
+            if not {"yes", "no"} & set(each.question.answers)
+        ]
         places = [locate_answer(each) for each in questions]
         if run is runs[0]:
             yield table_head(["dataset", "questions", *places[0]])
@@ -289,9 +383,14 @@ def compare_variants(runs: Sequence[Shown]) -> Iterator[str]:
             if (label, dataset) in by and ("trace", dataset) in by
         ]
         groups = [*([pair] for pair in pairs), pairs]
-        differences = [compare_all(*group)["F1"] for group in groups] if len(pairs) == len(DATASETS) else []
+        differences = (
+            [compare_all(*group)["F1"] for group in groups] if len(pairs) == len(DATASETS) else []
+        )
         if differences:
-            cells = (f"{each.difference:+.1f} [{each.low:+.1f}, {each.high:+.1f}]" for each in differences)
+            cells = (
+                f"{each.difference:+.1f} [{each.low:+.1f}, {each.high:+.1f}]"
+                for each in differences
+            )
             yield table_row([label.removeprefix("trace, "), *cells])
 
 
@@ -325,7 +424,9 @@ def find_signs(runs: Sequence[Shown]) -> Iterator[str]:
             (own, base)
             for dataset in DATASETS
             if (label, dataset) in explained
-            for own, base in pair_questions(explained[label, dataset], explained[REFERENCE, dataset])
+            for own, base in pair_questions(
+                explained[label, dataset], explained[REFERENCE, dataset]
+            )
         ]
         if not pairs:
             continue
@@ -335,14 +436,21 @@ def find_signs(runs: Sequence[Shown]) -> Iterator[str]:
             more = sum(own.has(sign) and not base.has(sign) for own, base in pairs)
             fewer = sum(base.has(sign) and not own.has(sign) for own, base in pairs)
             p_values[label, sign] = mcnemar(more, fewer)
-    significant = {place for place, p in zip(p_values, holm(list(p_values.values())), strict=True) if p < ALPHA}
+    significant = {
+        place for place, p in zip(p_values, holm(list(p_values.values())), strict=True) if p < ALPHA
+    }
     yield table_head(["method", "questions", *SIGNS])
     for label, by_sign in counts.items():
-        cells = (f"{count}{'*' if (label, sign) in significant else ''}" for sign, count in by_sign.items())
+        cells = (
+            f"{count}{'*' if (label, sign) in significant else ''}"
+            for sign, count in by_sign.items()
+        )
         yield table_row([f"`{label}`", str(sizes[label]), *cells])
 
 
-def pair_questions(own: Sequence[Explained], base: Sequence[Explained]) -> Iterator[tuple[Explained, Explained]]:
+def pair_questions(
+    own: Sequence[Explained], base: Sequence[Explained]
+) -> Iterator[tuple[Explained, Explained]]:
     """Return the questions that both runs have."""
     by_id = {each.row.id: each for each in base}
     return ((each, by_id[each.row.id]) for each in own if each.row.id in by_id)
@@ -351,10 +459,16 @@ def pair_questions(own: Sequence[Explained], base: Sequence[Explained]) -> Itera
 def score_citations(runs: Sequence[Shown]) -> Iterator[str]:
     """Return a row per method with chains or cited texts: precision and recall of what it cites, with intervals."""
     yield table_head(
-        ["method", "questions", *(f"{unit}, {name}" for unit in CITED for name in ("precision", "recall"))]
+        [
+            "method",
+            "questions",
+            *(f"{unit}, {name}" for unit in CITED for name in ("precision", "recall")),
+        ]
     )
     for label in ORDER:
-        rows = [each for run in runs if run.label == label for each in explain_run(open_run(run.folder))]
+        rows = [
+            each for run in runs if run.label == label for each in explain_run(open_run(run.folder))
+        ]
         if not any(each.sentences.recall is not None for each in rows):
             continue
         estimates = [
@@ -372,12 +486,18 @@ def explain_answers(runs: Sequence[Shown]) -> Iterator[str]:
         rows = [row for run in runs if run.label == label for row in open_run(run.folder).scored]
         if any(row.support.recall for row in rows):
             counts = Counter(find_cause(row, label) for row in rows)
-            yield table_row([f"`{label}`", str(len(rows)), *(str(counts[cause]) for cause in CAUSES)])
+            yield table_row(
+                [f"`{label}`", str(len(rows)), *(str(counts[cause]) for cause in CAUSES)]
+            )
 
 
 def grid_tables(runs: Sequence[Shown]) -> Iterator[str]:
     """Return the table of methods and retrievers: EM, F1, support recall and tokens per dataset."""
-    methods = [label for label in ORDER if any(run.label == label and run.retriever != "bm25" for run in runs)]
+    methods = [
+        label
+        for label in ORDER
+        if any(run.label == label and run.retriever != "bm25" for run in runs)
+    ]
     for dataset, name in DATASETS.items():
         yield f"### {name}{mark_golds([run for run in runs if run.dataset == dataset])}\n"
         yield table_head(["method", "retriever", "EM", "F1", "support recall", "calls", "tokens"])
@@ -436,8 +556,12 @@ def results_tables(runs: Sequence[Shown]) -> Iterator[str]:
 
 def main() -> None:
     """Print the tables of the finished runs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("places", nargs="+", type=Path, metavar="RUN", help="a run's folder, or a sweep's")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "places", nargs="+", type=Path, metavar="RUN", help="a run's folder, or a sweep's"
+    )
     parser.add_argument("--grid", action="store_true", help="print the tables of docs/GRID.md")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write a plot of F1 as SVG")
     options = parser.parse_args()

@@ -14,7 +14,11 @@ SHAPES = {"q_proj": (64, 64), "v_proj": (32, 64)}
 
 
 def write_lora(
-    folder: Path, seed: int = 1, rank: int = 4, shapes: Mapping[str, tuple[int, int]] | None = None, **config: Any
+    folder: Path,
+    seed: int = 1,
+    rank: int = 4,
+    shapes: Mapping[str, tuple[int, int]] | None = None,
+    **config: Any,
 ) -> Path:
     """Random matrices on the named projections of two layers; `config`: further settings of adapter_config.json."""
     generator = random.Random(seed)
@@ -27,12 +31,24 @@ def write_lora(
                 values = [generator.gauss(0, 0.25) for _ in range(shape[0] * shape[1])]
                 matrices[f"{place}.{matrix}.weight"] = shape, pack(f"<{len(values)}f", *values)
     folder.mkdir(parents=True)
-    settings = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": 2 * rank, "bias": "none"}
+    settings = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "r": rank,
+        "lora_alpha": 2 * rank,
+        "bias": "none",
+    }
     targets = sorted(SHAPES if shapes is None else shapes)
-    (folder / "adapter_config.json").write_text(json.dumps(settings | {"target_modules": targets} | config))
+    (folder / "adapter_config.json").write_text(
+        json.dumps(settings | {"target_modules": targets} | config)
+    )
     header, place_in_file = {}, 0
     for name, (shape, stored) in sorted(matrices.items()):
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [place_in_file, place_in_file + len(stored)]}
+        header[name] = {
+            "dtype": "F32",
+            "shape": shape,
+            "data_offsets": [place_in_file, place_in_file + len(stored)],
+        }
         place_in_file += len(stored)
     text = json.dumps(header).encode()
     body = b"".join(stored for _, (_, stored) in sorted(matrices.items()))

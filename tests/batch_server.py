@@ -37,11 +37,23 @@ class BatchServer:
         for each in reversed(requests):
             status = self.faults.pop() if self.faults else 200
             is_chat = "messages" in each["body"]
-            text = "re: " + (each["body"]["messages"][-1]["content"] if is_chat else each["body"]["prompt"])[-20:]
-            choice = {**({"message": {"content": text}} if is_chat else {"text": text}), "finish_reason": "stop"}
+            text = (
+                "re: "
+                + (each["body"]["messages"][-1]["content"] if is_chat else each["body"]["prompt"])[
+                    -20:
+                ]
+            )
+            choice = {
+                **({"message": {"content": text}} if is_chat else {"text": text}),
+                "finish_reason": "stop",
+            }
             reply = {"model": each["body"]["model"], "choices": [choice], "usage": USAGE}
             content = reply if status == 200 else {"error": REJECTED}
-            row = {"custom_id": each["custom_id"], "response": {"status_code": status, "body": content}, "error": None}
+            row = {
+                "custom_id": each["custom_id"],
+                "response": {"status_code": status, "body": content},
+                "error": None,
+            }
             (rows if status == 200 else errors).append(json.dumps(row))
         self.files |= {f"{name}_out": "\n".join(rows), f"{name}_err": "\n".join(errors)}
         self.batches[name] = {"id": name, "metadata": body.get("metadata"), "status": "in_progress"}
@@ -51,7 +63,10 @@ class BatchServer:
     def describe(self, name: str) -> dict[str, Json]:
         if not self.is_open.is_set():
             return self.batches[name]
-        files = {"output_file_id": f"{name}_out", "error_file_id": f"{name}_err" if self.files[f"{name}_err"] else None}
+        files = {
+            "output_file_id": f"{name}_out",
+            "error_file_id": f"{name}_err" if self.files[f"{name}_err"] else None,
+        }
         return {**self.batches[name], "status": "completed", **files}
 
     def upload(self, form: bytes) -> dict[str, Json]:

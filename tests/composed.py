@@ -27,7 +27,9 @@ def composed_node(group: str, name: str) -> Any:
         return node
     if group in ("collect", "kg"):
         return compose([f"{group}={name}"])[group]
-    return OmegaConf.to_container(OmegaConf.create({**_defaults(), group: node})[group], resolve=True)
+    return OmegaConf.to_container(
+        OmegaConf.create({**_defaults(), group: node})[group], resolve=True
+    )
 
 
 def build_choice(node: Mapping[str, Any], group: str) -> Any:
@@ -43,7 +45,9 @@ def build_choice(node: Mapping[str, Any], group: str) -> Any:
 @cache
 def built_method(name: str, *overrides: str) -> Any:
     """Return a method with some of its own keys changed, such as `beam=3`, without composing a configuration."""
-    changes = {key: yaml.safe_load(value) for key, _, value in (each.partition("=") for each in overrides)}
+    changes = {
+        key: yaml.safe_load(value) for key, _, value in (each.partition("=") for each in overrides)
+    }
     node = composed_node("method", name)
     assert changes.keys() <= node.keys()
     return build({**node, **changes}, "method")

@@ -24,7 +24,13 @@ with suppress(ImportError):  # vLLM's environment has no hypothesis
     settings.load_profile("tests")
 
 
-LONG = ("test_shown_commands", "test_published_tables", "test_server_runs", "test_sweeps", "test_run")
+LONG = (
+    "test_shown_commands",
+    "test_published_tables",
+    "test_server_runs",
+    "test_sweeps",
+    "test_run",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +44,12 @@ def _reset_loggers() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--passed-to", type=Path, metavar="FILE", help="add the names of the tests that pass to FILE")
+    parser.addoption(
+        "--passed-to",
+        type=Path,
+        metavar="FILE",
+        help="add the names of the tests that pass to FILE",
+    )
     parser.addoption("--but", type=Path, metavar="FILE", help="leave out the tests that FILE names")
 
 

@@ -18,7 +18,9 @@ def ask(text: str, role: str = "reader") -> Generate:
 
 
 def echo(call: ModelCall) -> Completion:
-    return Completion(f"re: {call.prompt.messages[0].content}", usage=Usage(prompt_tokens=1, output_tokens=1))
+    return Completion(
+        f"re: {call.prompt.messages[0].content}", usage=Usage(prompt_tokens=1, output_tokens=1)
+    )
 
 
 class SilentEngine:

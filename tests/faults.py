@@ -20,7 +20,9 @@ Change = Callable[[Any], Any]
 DEEP = 200_000  # brackets
 
 
-def altered(change: Callable[[bytes], bytes], status: int = 200, excess: int = 0, **headers: str) -> Fault:
+def altered(
+    change: Callable[[bytes], bytes], status: int = 200, excess: int = 0, **headers: str
+) -> Fault:
     """The good answer's bytes changed. `excess`: by how much the announced length differs from the true one."""
 
     def fault(conversation: Conversation, body: Body) -> None:
@@ -83,7 +85,9 @@ def with_key(status: int) -> Fault:
 
 def redirect(conversation: Conversation, body: Body) -> None:
     key = str(conversation.headers["Authorization"]).rpartition(" ")[2]
-    conversation.write(307, b"", Location=f"http://127.0.0.2:9/v1/chat/completions?key={quote(key)}")
+    conversation.write(
+        307, b"", Location=f"http://127.0.0.2:9/v1/chat/completions?key={quote(key)}"
+    )
 
 
 def drip(conversation: Conversation, body: Body) -> None:

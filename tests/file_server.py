@@ -36,7 +36,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Length", str(len(behaviour.content)))
         self.end_headers()
-        self.wfile.write(behaviour.content[: behaviour.cut_after.pop(0) if behaviour.cut_after else None])
+        self.wfile.write(
+            behaviour.content[: behaviour.cut_after.pop(0) if behaviour.cut_after else None]
+        )
         self.wfile.flush()
         if behaviour.silence is not None:
             behaviour.silence.wait(10)

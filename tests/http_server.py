@@ -25,12 +25,16 @@ def serve(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
         thread.join()
 
 
-def serve_json(answer: Callable[[BaseHTTPRequestHandler, bytes], tuple[int, Any]], headers: Mapping[str, str]) -> Any:
+def serve_json(
+    answer: Callable[[BaseHTTPRequestHandler, bytes], tuple[int, Any]], headers: Mapping[str, str]
+) -> Any:
     """Serve what `answer` makes of a request and its body, a status and a value."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, value = answer(self, self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+            status, value = answer(
+                self, self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            )
             content = b"" if self.command == "HEAD" else json.dumps(value).encode()
             self.send_response(status)
             for name, text in {"Content-Length": str(len(content)), **headers}.items():

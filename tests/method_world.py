@@ -54,7 +54,11 @@ class World:
 
     def prompts(self, template: str = "") -> list[str]:
         """The first message of each prompt, of any template or of one."""
-        return [call.prompt.messages[0].content for call in self.generations if template in ("", call.prompt.name)]
+        return [
+            call.prompt.messages[0].content
+            for call in self.generations
+            if template in ("", call.prompt.name)
+        ]
 
 
 class DryWorld(World):

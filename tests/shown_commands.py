@@ -25,12 +25,18 @@ import pytest
 from kgqa.cli.main import main
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")), *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
+    *sorted(ROOT.glob("docs/*.md")),
+]
 BLOCK = re.compile(
-    r"^(?:<!-- run: (?P<kept>[^\n]+) -->\n)?```(?P<kind>console|bash)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"^(?:<!-- run: (?P<kept>[^\n]+) -->\n)?```(?P<kind>console|bash)\n(?P<body>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
 )
 COMMAND = {
-    "console": re.compile(r"^\$ (?P<typed>(?:.*\\\n)*.*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE),
+    "console": re.compile(
+        r"^\$ (?P<typed>(?:.*\\\n)*.*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE
+    ),
     "bash": re.compile(r"^(?P<typed>\S.*(?:\n(?:[ \t]|done).*)*)\n(?P<output>)", re.MULTILINE),
 }
 
@@ -97,7 +103,11 @@ ELSEWHERE = (
 def elsewhere(typed: str) -> Elsewhere | None:
     """Why a command is not run here, if it is not."""
     return next(
-        (row for row in ELSEWHERE if re.search(row.pattern, typed) and not (row.package and _is_here(row.package))),
+        (
+            row
+            for row in ELSEWHERE
+            if re.search(row.pattern, typed) and not (row.package and _is_here(row.package))
+        ),
         None,
     )
 
@@ -149,7 +159,10 @@ class Shell:
     """Runs commands in a folder: kgqa in this process, all else with bash. `addresses`: what stands for servers."""
 
     def __init__(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, addresses: Sequence[tuple[str, str]] = ()
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        addresses: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._monkeypatch, self._instead = monkeypatch, (*INSTEAD, *addresses)
         monkeypatch.chdir(folder)
@@ -182,7 +195,11 @@ class Shell:
 
     def _bash(self, typed: str) -> tuple[int, str]:
         ended = subprocess.run(
-            ["bash", "-c", typed], env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+            ["bash", "-c", typed],
+            env=_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
         )
         return ended.returncode, ended.stdout.decode()
 

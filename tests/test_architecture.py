@@ -34,10 +34,14 @@ HEAVY = (
     "pyarrow", "mlflow", "wandb", "ray", "joblib", "submitit", "optuna", "starlette", "uvicorn",
 )  # fmt: skip
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-CONFIGS = [(group, name) for group, names in groups().items() for name in names if group != "experiment"]
+CONFIGS = [
+    (group, name) for group, names in groups().items() for name in names if group != "experiment"
+]
 
 
-@pytest.mark.parametrize("file", sorted(PACKAGE.rglob("__init__.py")), ids=lambda file: file.parent.name)
+@pytest.mark.parametrize(
+    "file", sorted(PACKAGE.rglob("__init__.py")), ids=lambda file: file.parent.name
+)
 def test_package_says_what_it_contains(file: Path) -> None:
     docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
     assert len(docstring) > 80
@@ -72,16 +76,25 @@ def test_drawing_shows_the_imports() -> None:
     assert draw_imports.main(["--check"]) == 0
 
 
-@pytest.mark.parametrize("module", sorted((PACKAGE / "methods").rglob("*.py")), ids=lambda module: module.stem)
+@pytest.mark.parametrize(
+    "module", sorted((PACKAGE / "methods").rglob("*.py")), ids=lambda module: module.stem
+)
 def test_methods_hold_no_prompt_text(module: Path) -> None:
     tree = ast.parse(module.read_text(encoding="utf-8"))
-    documented = {ast.get_docstring(n, clean=False) for n in ast.walk(tree) if isinstance(n, DOCUMENTED)}
-    strings = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    documented = {
+        ast.get_docstring(n, clean=False) for n in ast.walk(tree) if isinstance(n, DOCUMENTED)
+    }
+    strings = [
+        n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    ]
     assert [text for text in strings if len(text) > 200 and text not in documented] == []
 
 
 def test_modules_import_without_heavy_packages() -> None:
-    names = [".".join(m.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__") for m in MODULES]
+    names = [
+        ".".join(m.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        for m in MODULES
+    ]
     script = f"""
 import importlib, sys
 class Refuse:
@@ -163,4 +176,6 @@ def test_files_contain_only_what_differs(group: str, name: str) -> None:
     node = load_file(group, name)
     kind = import_target(load_node(group, name)["_target_"], group)
     fields = {} if "defaults" in node else declared_fields(kind)
-    assert [key for key, field in fields.items() if key in node and to_plain(field.default) == node[key]] == []
+    assert [
+        key for key, field in fields.items() if key in node and to_plain(field.default) == node[key]
+    ] == []

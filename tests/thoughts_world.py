@@ -20,12 +20,21 @@ ALDER = Passage.of("Alder", "Alder wrote Birch.")
 BIRCH = Passage.of("Birch", "Birch is a book of 1901.")
 CEDAR = Passage.of("Cedar", "Cedar is a town.")
 DOGWOOD = Passage.of("Dogwood", "Dogwood is a river.")
-QUESTION = Question("q1", "When did the book by Alder appear?", ("1901",), (ALDER, BIRCH, CEDAR, DOGWOOD))
-WROTE, APPEARED, CONCLUDED = "Alder wrote Birch.", "Birch appeared in 1901.", "So the answer is: 1901."
+QUESTION = Question(
+    "q1", "When did the book by Alder appear?", ("1901",), (ALDER, BIRCH, CEDAR, DOGWOOD)
+)
+WROTE, APPEARED, CONCLUDED = (
+    "Alder wrote Birch.",
+    "Birch appeared in 1901.",
+    "So the answer is: 1901.",
+)
 
 
 def demonstration(number: int, pinned: Sequence[Passage] = ()) -> ThoughtDemonstration:
-    gold, distractor = Passage.of(f"Gold {number}", "gold text"), Passage.of(f"Distractor {number}", "distractor text")
+    gold, distractor = (
+        Passage.of(f"Gold {number}", "gold text"),
+        Passage.of(f"Distractor {number}", "distractor text"),
+    )
     thought, pools = (
         f"Thought {number}. So the answer is: answer {number}.",
         ((*pinned, gold), (*pinned, gold, distractor)),
@@ -40,7 +49,12 @@ FEW_SHOT = FewShot(
     context_limit=10_000, drop="end", passage_words=None,
 )  # fmt: skip
 ONLY = RetrieveOnly(
-    scope="corpus", passages=2, strip_question_words=True, max_passage_words=None, reranker=False, candidates=3
+    scope="corpus",
+    passages=2,
+    strip_question_words=True,
+    max_passage_words=None,
+    reranker=False,
+    candidates=3,
 )
 READ = RetrieveRead(
     scope="corpus", passages=2, strip_question_words=True, max_passage_words=None, reranker=False, candidates=3,
@@ -61,14 +75,19 @@ class World(method_world.World):
     """
 
     def __init__(
-        self, replies: Sequence[str | Completion], found: Mapping[str, Any] | None = None, limit: int = 1_000_000
+        self,
+        replies: Sequence[str | Completion],
+        found: Mapping[str, Any] | None = None,
+        limit: int = 1_000_000,
     ) -> None:
         super().__init__(replies)
         self.found = {"": (ALDER, CEDAR)} if found is None else found
         self.limit = limit
 
     def search(self, call: Search) -> tuple[Passage, ...]:
-        results: tuple[Passage, ...] = next((here for part, here in self.found.items() if part in call.query), ())
+        results: tuple[Passage, ...] = next(
+            (here for part, here in self.found.items() if part in call.query), ()
+        )
         return results[: call.k]
 
     def rank(self, call: Rank) -> tuple[float, ...]:

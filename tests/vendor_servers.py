@@ -43,9 +43,13 @@ class ClaudeServer:
                 listed = [self.describe(name) for name in reversed(self.batches)]
                 return 200, {"data": listed, "has_more": False, "first_id": None, "last_id": None}
             case ["messages", "batches", name, "results"], _:
-                replies = [(each["custom_id"], self.message(each["params"])) for each in reversed(self.batches[name])]
+                replies = [
+                    (each["custom_id"], self.message(each["params"]))
+                    for each in reversed(self.batches[name])
+                ]
                 results = [
-                    {"custom_id": each, "result": {"type": "succeeded", "message": reply}} for each, reply in replies
+                    {"custom_id": each, "result": {"type": "succeeded", "message": reply}}
+                    for each, reply in replies
                 ]
                 return 200, "\n".join(map(json.dumps, results))
             case ["messages", "batches", name], _:
@@ -85,8 +89,17 @@ class GeminiServer:
         self.requests.append((path, body))
         if self.errors:
             return self.errors.pop()
-        usage = {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 3, "totalTokenCount": 14}
-        return 200, {"candidates": [self.candidate], "usageMetadata": usage, "modelVersion": "gemini"}
+        usage = {
+            "promptTokenCount": 9,
+            "candidatesTokenCount": 2,
+            "thoughtsTokenCount": 3,
+            "totalTokenCount": 14,
+        }
+        return 200, {
+            "candidates": [self.candidate],
+            "usageMetadata": usage,
+            "modelVersion": "gemini",
+        }
 
     address = ""
 
@@ -99,7 +112,9 @@ def serve_vendor(server: ClaudeServer | GeminiServer) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, value = respond(self.command, self.path.partition("?")[0], json.loads(content or b"null"))
+            status, value = respond(
+                self.command, self.path.partition("?")[0], json.loads(content or b"null")
+            )
             text = (value if isinstance(value, str) else json.dumps(value)).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

@@ -10,7 +10,9 @@ import psutil
 
 def below(process: int | None = None) -> list[psutil.Process]:
     """Living processes of vLLM below this process, or below another."""
-    return [each for each in psutil.Process(process).children(recursive=True) if _is_alive(each, "VLLM")]
+    return [
+        each for each in psutil.Process(process).children(recursive=True) if _is_alive(each, "VLLM")
+    ]
 
 
 def gone(processes: Sequence[psutil.Process], seconds: float) -> bool:

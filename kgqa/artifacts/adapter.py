@@ -31,7 +31,9 @@ UNPLAIN = (
     "trainable_token_indices", "target_parameters", "alora_invocation_tokens",
 )  # fmt: skip
 
-Sha256 = Annotated[str, matches(r"[0-9a-f]{64}", "must be 64 lower-case hexadecimal digits, or null")]
+Sha256 = Annotated[
+    str, matches(r"[0-9a-f]{64}", "must be 64 lower-case hexadecimal digits, or null")
+]
 
 
 class PeftConfig(Artifact):
@@ -67,12 +69,16 @@ class Adapter:
     def folder(self) -> Path:
         """Return the folder with PEFT's two files. Raises ConfigError if they are missing."""
         if self.path is None:
-            raise ConfigError(f"adapter {self.name}: its file in conf/adapter sets no path, so only a server has it")
+            raise ConfigError(
+                f"adapter {self.name}: its file in conf/adapter sets no path, so only a server has it"
+            )
         path = Path(self.path).expanduser().absolute()
         folder = path / ADAPTER if (path / ADAPTER / CONFIG).is_file() else path
         for name in (CONFIG, MATRICES):
             if not (folder / name).is_file():
-                raise ConfigError(f"adapter {self.name}: no {name} in {folder}. Name the folder that PEFT saved.")
+                raise ConfigError(
+                    f"adapter {self.name}: no {name} in {folder}. Name the folder that PEFT saved."
+                )
         return folder
 
     @property
@@ -97,7 +103,9 @@ class Adapter:
         folder = self.folder
         actual = folder_sha256(folder, (CONFIG, MATRICES))
         if self.sha256 not in (None, actual):
-            raise DataError(f"adapter {self.name}: sha256 of {folder} is {actual}, not {self.sha256}. Get it again.")
+            raise DataError(
+                f"adapter {self.name}: sha256 of {folder} is {actual}, not {self.sha256}. Get it again."
+            )
         return actual
 
     def trained_on(self) -> tuple[str | None, tuple[str, ...]]:
@@ -105,7 +113,10 @@ class Adapter:
         manifest: dict[str, Json] = {}
         if self.path is not None and (file := self._manifest_file(self.folder)).is_file():
             manifest = read(dict[str, Json], file, remedy="Train it again.")
-        digests = (self.base_sha256 or manifest.get("base_sha256"), manifest.get("base_folder_sha256"))
+        digests = (
+            self.base_sha256 or manifest.get("base_sha256"),
+            manifest.get("base_folder_sha256"),
+        )
         return self.base or manifest.get("base"), tuple(str(digest) for digest in digests if digest)
 
     def check_plain(self) -> None:
@@ -122,7 +133,10 @@ class Adapter:
 
     def matrices(self) -> dict[str, StoredTensor]:
         """Return the tensors by layer: "model.layers.0.mlp.up_proj.lora_A" of (rank, in), "….lora_B" of (out, rank)."""
-        return {_plain_name(name): tensor for name, tensor in read_tensors(self.folder / MATRICES).items()}
+        return {
+            _plain_name(name): tensor
+            for name, tensor in read_tensors(self.folder / MATRICES).items()
+        }
 
     @property
     def _config(self) -> PeftConfig:

@@ -12,7 +12,19 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, StrictFloat, StrictInt, ValidationError
 
 from kgqa.artifacts.schema import AGAIN, Artifact, check_json, validate
-from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Locate, Neighbours, Rank, RunAgent, Search, Triples
+from kgqa.calls import (
+    Call,
+    Choose,
+    CountTokens,
+    Facts,
+    Generate,
+    Locate,
+    Neighbours,
+    Rank,
+    RunAgent,
+    Search,
+    Triples,
+)
 from kgqa.errors import DataError
 from kgqa.types import (
     AgentReply,
@@ -113,7 +125,12 @@ def _message_json(message: Message) -> list[Json]:
 
 def _model_json(reply: Completion | Choice) -> dict[str, Json]:
     usage = reply.usage
-    numbers: list[Json] = [usage.prompt_tokens, usage.cached_tokens, usage.output_tokens, round(usage.seconds, 6)]
+    numbers: list[Json] = [
+        usage.prompt_tokens,
+        usage.cached_tokens,
+        usage.output_tokens,
+        round(usage.seconds, 6),
+    ]
     if usage.reasoning_tokens:
         numbers.append(usage.reasoning_tokens)
     thought = {"thought": reply.thought} if reply.thought else {}
@@ -121,7 +138,9 @@ def _model_json(reply: Completion | Choice) -> dict[str, Json]:
 
 
 def _tokens_json(reply: Completion) -> dict[str, Json]:
-    tokens = {"tokens": [[each.text, each.logprob, each.id, list(each.top)] for each in reply.tokens]}
+    tokens = {
+        "tokens": [[each.text, each.logprob, each.id, list(each.top)] for each in reply.tokens]
+    }
     prompt = {"prompt_ids": list(reply.prompt_ids)} if reply.prompt_ids else {}
     return {**(tokens if reply.tokens else {}), **prompt}
 
@@ -153,7 +172,9 @@ def _reject_size(value: float) -> float:
 
 # tokens or seconds of a call
 MOST = 10**9
-_Float = Annotated[StrictInt | StrictFloat, AfterValidator(_reject_nan)]  # can be infinite: a log-probability
+_Float = Annotated[
+    StrictInt | StrictFloat, AfterValidator(_reject_nan)
+]  # can be infinite: a log-probability
 _Texts = tuple[str, str, str]
 _Token = tuple[str, _Float, StrictInt | None, tuple[tuple[str, _Float], ...]]
 _Count = Annotated[StrictInt, AfterValidator(_reject_size)]
@@ -173,7 +194,9 @@ class _Completion(_ModelReply):
     finish: Literal["stop", "length"]
     tool_calls: tuple[Annotated[_Texts, AfterValidator(lambda texts: ToolCall(*texts))], ...] = ()
     stopped_by: str | None = None
-    tokens: tuple[Annotated[_Token, AfterValidator(lambda values: GeneratedToken(*values))], ...] = ()
+    tokens: tuple[
+        Annotated[_Token, AfterValidator(lambda values: GeneratedToken(*values))], ...
+    ] = ()
     prompt_ids: tuple[StrictInt, ...] = ()
 
 
@@ -218,7 +241,9 @@ def reply_from_json(call: Call[Any], value: Json) -> object:
     try:
         reply = validate(_REPLIES[type(call)], value)
     except ValidationError as error:
-        raise ValueError(f"no reply to {type(call).__name__}: {error.errors(include_input=False)[0]['msg']}") from None
+        raise ValueError(
+            f"no reply to {type(call).__name__}: {error.errors(include_input=False)[0]['msg']}"
+        ) from None
     match call:
         case Choose():
             fits = len(reply.logprobs) == len(call.options)
@@ -233,7 +258,9 @@ def reply_from_json(call: Call[Any], value: Json) -> object:
         case _:
             fits = True
     if not fits:
-        raise ValueError(f"no reply to {type(call).__name__}: of another length, or with changed passages")
+        raise ValueError(
+            f"no reply to {type(call).__name__}: of another length, or with changed passages"
+        )
     return reply
 
 

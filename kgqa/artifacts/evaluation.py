@@ -81,7 +81,10 @@ class Evaluation(Artifact):
     def json(self) -> dict[str, Json]:  # type: ignore[override]
         scored = {"source": self.source, **as_json(self.scores), "notes": list(self.notes)}
         judged = {"judge": self.judge, "calibration": self.calibration}
-        return {**scored, **{key: as_json(value) for key, value in judged.items() if value is not None}}
+        return {
+            **scored,
+            **{key: as_json(value) for key, value in judged.items() if value is not None},
+        }
 
 
 def read_evaluation(folder: Path, scores: ScoreSummary) -> Evaluation | None:

@@ -120,12 +120,17 @@ class Recipe(ABC):
 
     sources: Annotated[
         Mapping[str, str],
-        Setting("Training questions, if dataset= is not set. The released code trains one encoder per dataset."),
+        Setting(
+            "Training questions, if dataset= is not set. The released code trains one encoder per dataset."
+        ),
     ] = field(default_factory=lambda: {"hotpotqa": "train", "musique": "train"})
-    held_out: Annotated[Share, Setting("Share of examples that are held out.", ours="our choice")] = 0.1
-    seed: Annotated[int, Setting("Random seed of the negatives and of the held-out examples.", ours="our choice")] = (
-        field(kw_only=True)
-    )
+    held_out: Annotated[
+        Share, Setting("Share of examples that are held out.", ours="our choice")
+    ] = 0.1
+    seed: Annotated[
+        int,
+        Setting("Random seed of the negatives and of the held-out examples.", ours="our choice"),
+    ] = field(kw_only=True)
 
     @property
     def uses_teacher(self) -> bool:
@@ -143,7 +148,9 @@ class Recipe(ABC):
         return "needs questions, not runs: set dataset=NAME" if self.sources else ""
 
     @abstractmethod
-    def collect(self, sources: Sequence[ExampleSource], call_teacher: CallTeacher) -> Iterator[Made]:
+    def collect(
+        self, sources: Sequence[ExampleSource], call_teacher: CallTeacher
+    ) -> Iterator[Made]:
         """Yield examples in a deterministic order.
 
         call_teacher: runs the method of a teacher, if the recipe uses one.
@@ -205,7 +212,9 @@ class CollectManifest(Collected):
         file = folder / EXAMPLES
         if not file.is_file() or sha256(file) != manifest.sha256:
             state = "changed since it was written" if file.is_file() else "no such file"
-            raise DataError(f"{file}: {state}. Run the command that made it again: {' '.join(manifest.origin.command)}")
+            raise DataError(
+                f"{file}: {state}. Run the command that made it again: {' '.join(manifest.origin.command)}"
+            )
         return manifest
 
 
@@ -215,7 +224,9 @@ _TRAIN_AGAIN = "Train it again."
 
 def hash_questions(questions: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     """Hash questions, each as dataset, id and text. Return the hash of the text by the hash of the id, sorted."""
-    return dict(sorted((id_hash(dataset, id_), text_hash(text)) for dataset, id_, text in questions))
+    return dict(
+        sorted((id_hash(dataset, id_), text_hash(text)) for dataset, id_, text in questions)
+    )
 
 
 class TrainedWith(Artifact):

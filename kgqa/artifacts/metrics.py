@@ -90,7 +90,11 @@ class ScoreSummary(Artifact):
     @property
     def answered_text(self) -> str:
         """Return "answered 191 of 200", or "" if no question failed."""
-        return f"answered {self.questions - self.failed:,} of {self.questions:,}" if self.failed else ""
+        return (
+            f"answered {self.questions - self.failed:,} of {self.questions:,}"
+            if self.failed
+            else ""
+        )
 
     @property
     def profile_text(self) -> str:
@@ -176,7 +180,11 @@ class Retrieval(Artifact):
     def budgets(self) -> tuple[str, ...]:
         """Return the budgets that differ: one that no question exceeds is the last."""
         numbers = sorted(self.recall, key=int)
-        enough = (int(budget) for budget in numbers if self.most_passages and int(budget) >= self.most_passages)
+        enough = (
+            int(budget)
+            for budget in numbers
+            if self.most_passages and int(budget) >= self.most_passages
+        )
         last = next(enough, None)
         return tuple(budget for budget in numbers if last is None or int(budget) <= last)
 

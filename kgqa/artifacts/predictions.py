@@ -9,7 +9,16 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from kgqa.artifacts.manifest import check_hash
-from kgqa.artifacts.schema import Artifact, Count, Number, as_json, check_json, explain, read_lines, validate
+from kgqa.artifacts.schema import (
+    Artifact,
+    Count,
+    Number,
+    as_json,
+    check_json,
+    explain,
+    read_lines,
+    validate,
+)
 from kgqa.errors import DataError
 from kgqa.types import Answer, Json, Lesson, Question
 from kgqa.util.redaction import describe_error
@@ -18,7 +27,16 @@ PREDICTIONS = "predictions.jsonl"
 # of a running run, in the order in which questions finish
 PARTIAL_PREDICTIONS = "predictions.partial.jsonl"
 VERDICTS = (VALID, NOISE, UNVERIFIED) = ("valid", "noise", "unverified")  # flags of method=verify
-_KEYS = ("answer", "error", "evidence", "evidence_titles", "context_tokens", "flags", "figures", "lessons")
+_KEYS = (
+    "answer",
+    "error",
+    "evidence",
+    "evidence_titles",
+    "context_tokens",
+    "flags",
+    "figures",
+    "lessons",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +66,33 @@ class Prediction:
         """Build the prediction from a method's answer, or from the error that it raised."""
         if isinstance(outcome, Exception):
             return cls(question.id, None, describe_error(outcome), ())
-        same = {each.name: getattr(outcome, each.name) for each in fields(outcome) if each.name != "text"}
+        same = {
+            each.name: getattr(outcome, each.name)
+            for each in fields(outcome)
+            if each.name != "text"
+        }
         return cls(question.id, outcome.text, **same)
 
     @classmethod
     def of_json(
-        cls, record: Mapping[str, Json], question_id: str, place: str, notes: Mapping[str, Json] | None = None
+        cls,
+        record: Mapping[str, Json],
+        question_id: str,
+        place: str,
+        notes: Mapping[str, Json] | None = None,
     ) -> Prediction:
         """Read a line of a run's file, or one with only an answer. Raises DataError if a value has the wrong type."""
         values = {key: record[key] for key in _KEYS if record.get(key) is not None}
         try:
-            prediction = validate(cls, {"answer": None, **values, "question_id": question_id, "notes": notes or {}})
+            prediction = validate(
+                cls, {"answer": None, **values, "question_id": question_id, "notes": notes or {}}
+            )
         except ValidationError as error:
             raise DataError(f"{place}: {explain(error)}") from error
-        return replace(prediction, error=prediction.error or ("no answer" if prediction.answer is None else None))
+        return replace(
+            prediction,
+            error=prediction.error or ("no answer" if prediction.answer is None else None),
+        )
 
     @property
     def scored_answer(self) -> str | None:
@@ -76,15 +107,24 @@ class Prediction:
     def passages_of(self, question: Question) -> tuple[str, ...] | None:
         """Return the ids of the passages, or None if unknown. A title without a passage counts as a passage."""
         if self.titles is not None:
-            by_title = {title: [p.id for p in question.passages if p.title == title] for title in self.titles}
-            return tuple(id_ for title, ids in by_title.items() for id_ in ids or [f"{title} is not given"])
+            by_title = {
+                title: [p.id for p in question.passages if p.title == title]
+                for title in self.titles
+            }
+            return tuple(
+                id_ for title, ids in by_title.items() for id_ in ids or [f"{title} is not given"]
+            )
         if self.places is not None:
             return tuple(question.passages[place].id for place in self.places)
         return self.evidence
 
     def json(self) -> dict[str, Json]:
         """Return a line of the file. A failed question has its error and no figures."""
-        line: dict[str, Json] = {"question_id": self.question_id, "answer": self.answer, "error": self.error}
+        line: dict[str, Json] = {
+            "question_id": self.question_id,
+            "answer": self.answer,
+            "error": self.error,
+        }
         line["evidence"] = list(self.evidence or ())
         if self.error is not None:
             return line

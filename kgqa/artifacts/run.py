@@ -59,7 +59,11 @@ class FinishedRun:
         """Read a finished run. Raises DataError: it is none, is damaged, or its predictions changed after scoring."""
         metrics, manifest = Metrics.read(folder), Manifest.read(folder)
         predictions = folder / PREDICTIONS
-        if metrics.predictions and predictions.is_file() and sha256(predictions) != metrics.predictions:
+        if (
+            metrics.predictions
+            and predictions.is_file()
+            and sha256(predictions) != metrics.predictions
+        ):
             raise DataError(
                 f"{predictions}: changed after it was scored. Run its command again. "
                 "To score other answers: kgqa evaluate --predictions FILE"
@@ -77,7 +81,11 @@ class FinishedRun:
     @property
     def simulation_note(self) -> str:
         """Return a warning if no model was called, otherwise ""."""
-        return MADE_UP if SCRIPTED in (name_of(identity) for identity in self.manifest.models.values()) else ""
+        return (
+            MADE_UP
+            if SCRIPTED in (name_of(identity) for identity in self.manifest.models.values())
+            else ""
+        )
 
 
 LAST = "last"
@@ -127,7 +135,9 @@ def list_folders(root: Path, pattern: str, last_file: str, first_file: str) -> l
         for file in (last_file, first_file):
             with suppress(OSError):
                 mtime = (folder / file).stat().st_mtime
-                listed.append(RunEntry(folder, folder.relative_to(root).parts, mtime, file == last_file))
+                listed.append(
+                    RunEntry(folder, folder.relative_to(root).parts, mtime, file == last_file)
+                )
                 break
     return sorted(listed, key=lambda entry: (-entry.written, entry.parts))
 

@@ -22,7 +22,9 @@ from kgqa.util import fs
 from kgqa.util.digests import ids_digest, text_digest
 
 # "waiting" and "skipped" are not stored. "interrupted" and "changed" occur only in reports
-Status = Literal["running", "done", "failed", "not run", "waiting", "skipped", "interrupted", "changed"]
+Status = Literal[
+    "running", "done", "failed", "not run", "waiting", "skipped", "interrupted", "changed"
+]
 # the key of a repetition
 REPEAT = "repeat"
 _MISSING = "no such file, so this is not the folder of a sweep. Name outputs/sweeps/NAME."
@@ -120,11 +122,15 @@ class Cell(CellState):
         if metrics.judge:
             scores["judge"] = metrics.judge.accuracy
         if metrics.retrieval:
-            scores |= {f"recall@{budget}": recall for budget, recall in metrics.retrieval.recall.items()}
+            scores |= {
+                f"recall@{budget}": recall for budget, recall in metrics.retrieval.recall.items()
+            }
         score = scores.get(metric)
         if score is None or score.mean is None:
             names = [name for name, each in scores.items() if each.mean is not None]
-            raise ConfigError(f"{key}={metric}: the runs have no such score. Choose from {', '.join(names)}")
+            raise ConfigError(
+                f"{key}={metric}: the runs have no such score. Choose from {', '.join(names)}"
+            )
         return score
 
     def mean(self, metric: str, key: str) -> float | None:
@@ -179,7 +185,10 @@ class Sweep(Artifact):
 
     def write(self) -> None:
         """Store the sweep with its list of cells, whose states have their own files."""
-        fs.replace_file(self.path / SWEEP, fs.json_text({**self.json(), "cells": [cell.listed for cell in self.cells]}))
+        fs.replace_file(
+            self.path / SWEEP,
+            fs.json_text({**self.json(), "cells": [cell.listed for cell in self.cells]}),
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -204,7 +213,9 @@ def find_runs(texts: Sequence[str]) -> list[Path]:
         else:
             folders.append(folder)
     if len(folders) < 2:
-        raise ConfigError(f"{' '.join(texts)}: {len(folders)} finished run. Name two or more runs, or a sweep")
+        raise ConfigError(
+            f"{' '.join(texts)}: {len(folders)} finished run. Name two or more runs, or a sweep"
+        )
     return folders
 
 

@@ -81,7 +81,13 @@ class TracedCall(Artifact):
         return self.reply if isinstance(self.reply, list) else None
 
     def json(self) -> dict[str, Json]:  # type: ignore[override]
-        call = {"path": list(self.path), "call": self.kind, **self.request, "reply": self.reply, "cached": self.cached}
+        call = {
+            "path": list(self.path),
+            "call": self.kind,
+            **self.request,
+            "reply": self.reply,
+            "cached": self.cached,
+        }
         return call if self.queued is None else {**call, "queued": self.queued}
 
 
@@ -100,7 +106,11 @@ class TracedQuestion:
         The calls of an agent are calls of the method, although the run of the agent waits for them.
         """
         paths = {call.path for call in self.calls if call.kind != "run_agent"}
-        return tuple(call for call in self.calls if paths.isdisjoint(call.path[:n] for n in range(1, len(call.path))))
+        return tuple(
+            call
+            for call in self.calls
+            if paths.isdisjoint(call.path[:n] for n in range(1, len(call.path)))
+        )
 
     @property
     def notes(self) -> Mapping[str, Json]:
@@ -116,9 +126,15 @@ class TracedQuestion:
                 "hops": question.hops,
                 "type": question.type,
                 "support": sorted(question.support),
-                "passages": [{"id": p.id, "title": p.title, "text": p.text} for p in question.passages],
+                "passages": [
+                    {"id": p.id, "title": p.title, "text": p.text} for p in question.passages
+                ],
                 **({"facts": [list(fact) for fact in question.facts]} if question.facts else {}),
-                **({} if question.answerable is None else {"answerable": question.answerable, "twin": question.twin}),
+                **(
+                    {}
+                    if question.answerable is None
+                    else {"answerable": question.answerable, "twin": question.twin}
+                ),
             },
             **self.prediction.json(),
             "notes": dict(self.prediction.notes),
@@ -163,7 +179,9 @@ def find_question(folder: Path, question_id: str) -> TracedQuestion:
         if traced.question.id == question_id:
             return traced
         ids.append(traced.question.id)
-    raise ConfigError(f"{question_id}: no such question in {folder}. {nearest(question_id, ids[:2000])}")
+    raise ConfigError(
+        f"{question_id}: no such question in {folder}. {nearest(question_id, ids[:2000])}"
+    )
 
 
 def read_frames(folder: Path) -> Iterator[tuple[int, TracedQuestion]]:
@@ -193,7 +211,10 @@ def read_evidence(folder: Path) -> Iterator[tuple[str, tuple[Passage, ...]]]:
             for item in call.items or ():
                 if isinstance(item, dict) and {"id", "title", "text"} <= item.keys():
                     passages[item["id"]] = Passage(item["id"], item["title"], item["text"])
-        yield traced.question.id, tuple(passages[id_] for id_ in traced.prediction.evidence or () if id_ in passages)
+        yield (
+            traced.question.id,
+            tuple(passages[id_] for id_ in traced.prediction.evidence or () if id_ in passages),
+        )
 
 
 def read_question(folder: Path, offset: int) -> TracedQuestion:
@@ -288,5 +309,7 @@ def leading_chain(traced: TracedQuestion) -> Sequence[Sequence[str]]:
     chains = [chain["triples"] for chain in traced.notes.get("chains", ()) if chain["triples"]]
     texts = (" ".join(part for unit in chain for part in unit[:-1]) for chain in chains)
     answer = traced.prediction.answer or ""
-    holding = (chain for chain, text in zip(chains, texts, strict=True) if contains_words(text, answer))
+    holding = (
+        chain for chain, text in zip(chains, texts, strict=True) if contains_words(text, answer)
+    )
     return next(holding, chains[0] if chains else ())

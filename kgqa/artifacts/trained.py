@@ -100,7 +100,9 @@ def finished(name: str) -> list[Path]:
         if (folder / MANIFEST).is_file():
             return [folder]
         if manifests := list(folder.glob(f"*/{MANIFEST}")):
-            newest = sorted(manifests, key=lambda file: (file.stat().st_mtime_ns, file), reverse=True)
+            newest = sorted(
+                manifests, key=lambda file: (file.stat().st_mtime_ns, file), reverse=True
+            )
             return [file.parent for file in newest]
     return []
 
@@ -119,7 +121,11 @@ def find_trained(name: str) -> Path:
     if trainings := finished(name):
         return trainings[0]
     names = {training.name.rpartition("/")[0] for training in list_trainings() if training.ended}
-    hint = nearest(name, names) if names else f"No trained models in {training_folder()}. See kgqa train --help"
+    hint = (
+        nearest(name, names)
+        if names
+        else f"No trained models in {training_folder()}. See kgqa train --help"
+    )
     raise ConfigError(f"{name}: no trained model has this name. {hint}")
 
 

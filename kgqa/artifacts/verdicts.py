@@ -62,7 +62,10 @@ def read_verdicts(folder: Path) -> dict[str, Judgement]:
     if not file.is_file():
         raise DataError(f"{folder}: no {VERDICTS}. Judge the run first: {command}")
     lines = read_lines(file, remedy := f"Judge the run again: {command}")
-    verdicts = (check_json(Judgement, line, f"{location}: not a verdict", remedy) for location, line in lines)
+    verdicts = (
+        check_json(Judgement, line, f"{location}: not a verdict", remedy)
+        for location, line in lines
+    )
     return {verdict.question_id: verdict for verdict in verdicts}
 
 
@@ -80,4 +83,8 @@ class Judgements:
     def of(self, prediction: Prediction) -> Judgement | None:
         """Return the verdict on a prediction. None: not judged, failed, or judged with a different answer."""
         line = self._lines.get(prediction.question_id)
-        return None if line is None or line.fate == "failed" or line.answer != prediction.answer else line
+        return (
+            None
+            if line is None or line.fate == "failed" or line.answer != prediction.answer
+            else line
+        )

@@ -83,13 +83,19 @@ class InFlightCalls:
     """
 
     def __init__(
-        self, done: Done, cache: CallCache, identity: Mapping[str, Json], make: MakeCalls | None = None
+        self,
+        done: Done,
+        cache: CallCache,
+        identity: Mapping[str, Json],
+        make: MakeCalls | None = None,
     ) -> None:
         self._done, self._cache, self._make = done, cache, make
         self._identity = identity
         self._origin = Origin.of(identity)
         self._lock = threading.Lock()
-        self._finished: list[tuple[Request, Any, float, float]] = []  # neither committed nor delivered
+        self._finished: list[
+            tuple[Request, Any, float, float]
+        ] = []  # neither committed nor delivered
         # by key; the first request makes the call
         self._waiting: dict[str, list[Request]] = {}
         self._keys: dict[int, str] = {}  # by ticket
@@ -135,7 +141,9 @@ class InFlightCalls:
             unlocked = again
         return own
 
-    def finish(self, answered: Sequence[tuple[Request, Any]], started: float, seconds: float = 0.0) -> None:
+    def finish(
+        self, answered: Sequence[tuple[Request, Any]], started: float, seconds: float = 0.0
+    ) -> None:
         """Queue replies, which the scheduler's thread commits and then delivers. Errors are not stored.
 
         It commits all replies that arrived meanwhile at once. So an engine's thread never waits for the disk.
@@ -158,13 +166,19 @@ class InFlightCalls:
         with self._lock:
             finished, self._finished = self._finished, []
         keys = {request.ticket: self._keys[request.ticket] for request, *_ in finished}
-        good = {keys[r.ticket]: (r.call, reply) for r, reply, *_ in finished if not isinstance(reply, BaseException)}
+        good = {
+            keys[r.ticket]: (r.call, reply)
+            for r, reply, *_ in finished
+            if not isinstance(reply, BaseException)
+        }
         changed = self._store(good)
         with suppress(KgqaError):
             self._cache.unlock(set(keys.values()) - good.keys())
         for request, reply, started, seconds in finished:
             value = changed.get(keys[request.ticket], reply)
-            self._deliver(request, value, cached=False, queued=started - request.since, seconds=seconds)
+            self._deliver(
+                request, value, cached=False, queued=started - request.since, seconds=seconds
+            )
 
     def _store(self, replies: Mapping[str, tuple[Call[Any], Any]]) -> dict[str, Any]:
         """Store replies. Return what replaces them: an earlier reply of another process, or the error of the disk."""
@@ -177,12 +191,20 @@ class InFlightCalls:
             # a user's component returned something else: only this call fails
             if len(replies) == 1:
                 name = name_of(self._identity)
-                return dict.fromkeys(replies, EngineError(f"{name} returned a value that is no reply: {error}"))
-            return {key: value for each in replies.items() for key, value in self._store(dict([each])).items()}
+                return dict.fromkeys(
+                    replies, EngineError(f"{name} returned a value that is no reply: {error}")
+                )
+            return {
+                key: value
+                for each in replies.items()
+                for key, value in self._store(dict([each])).items()
+            }
         decoded = {key: _decode(replies[key][0], value) for key, value in earlier.items()}
         return {key: reply for key, reply in decoded.items() if reply is not None}
 
-    def _deliver(self, request: Request, reply: Any, *, cached: bool, queued: float = 0, seconds: float = 0) -> None:
+    def _deliver(
+        self, request: Request, reply: Any, *, cached: bool, queued: float = 0, seconds: float = 0
+    ) -> None:
         """Send a reply to all requests that wait for it. Only the first one has paid for it."""
         with self._lock:
             waiting = self._waiting.pop(self._keys.pop(request.ticket))
@@ -205,7 +227,9 @@ class InFlightCalls:
             self._elsewhere.append(request)
             if self._poller is None:
                 _LOG.info("waiting for calls of another kgqa process")
-                self._poller = threading.Thread(target=self._poll, name="kgqa-call-locks", daemon=True)
+                self._poller = threading.Thread(
+                    target=self._poll, name="kgqa-call-locks", daemon=True
+                )
                 self._poller.start()
                 add_wait(self._describe_wait)
 

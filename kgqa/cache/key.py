@@ -22,9 +22,13 @@ def cache_key(identity: Mapping[str, Json], call: Call[Any]) -> str:
     """
     fields = {name: value for name, value in call_json(call).items() if name not in ROUTING}
     if "prompt" in fields:
-        fields["prompt"] = {name: value for name, value in fields["prompt"].items() if name != "template"}
+        fields["prompt"] = {
+            name: value for name, value in fields["prompt"].items() if name != "template"
+        }
         # such servers were sent no transcript before, so their earlier replies must not be found
-        is_hosted = identity.get("server") == "hosted" and identity.get("endpoints") != "completions"
+        is_hosted = (
+            identity.get("server") == "hosted" and identity.get("endpoints") != "completions"
+        )
         if is_hosted and call.prompt.has_transcript:  # type: ignore[attr-defined]  # only model calls have a prompt
             fields["prompt"]["transcript"] = "user"
     canonical = _CANONICAL([identity, fields])

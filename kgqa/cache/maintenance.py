@@ -39,7 +39,9 @@ _SIZE = "ifnull(length(key), 0) + ifnull(length(value), 0)"
 def existing(folder: Path) -> Iterator[Database]:
     """Open an existing cache. Raise DataError if there is none, or it is damaged."""
     if not (folder / FILE).is_file():
-        raise DataError(f"{folder / FILE}: no such call cache. Change to the folder of the runs, or set KGQA_CACHE")
+        raise DataError(
+            f"{folder / FILE}: no such call cache. Change to the folder of the runs, or set KGQA_CACHE"
+        )
     with closing(Database(folder / FILE)) as database:
         yield database
 
@@ -66,7 +68,9 @@ def check(folder: Path, *, repair: bool = False) -> tuple[int, int]:
             damaged += [row[0]] if decode_row(*row) is None else []
         if repair and damaged:
             with database.writing() as connection:
-                connection.executemany("DELETE FROM calls WHERE CAST(key AS BLOB) = ?", [(key,) for key in damaged])
+                connection.executemany(
+                    "DELETE FROM calls WHERE CAST(key AS BLOB) = ?", [(key,) for key in damaged]
+                )
     return calls, len(damaged)
 
 
@@ -80,10 +84,15 @@ def stats(folder: Path) -> list[dict[str, Any]]:
     names = ("engine", "model", "calls", "bytes", "oldest", "newest")
     with existing(folder) as database:
         rows = database.rows(statement)
-    return [dict(zip(names, (_text(engine), _text(model), *rest), strict=True)) for engine, model, *rest in rows]
+    return [
+        dict(zip(names, (_text(engine), _text(model), *rest), strict=True))
+        for engine, model, *rest in rows
+    ]
 
 
-def prune(folder: Path, *, older_than: int | None = None, engine: str | None = None, delete: bool) -> tuple[int, int]:
+def prune(
+    folder: Path, *, older_than: int | None = None, engine: str | None = None, delete: bool
+) -> tuple[int, int]:
     """Find calls that meet all conditions, and delete them if `delete`. Return their number and bytes.
 
     Args:
@@ -98,7 +107,9 @@ def prune(folder: Path, *, older_than: int | None = None, engine: str | None = N
         if delete and calls:
             with database.writing() as connection:
                 connection.execute(f"DELETE FROM calls {where}", (before, engine))
-                connection.execute("DELETE FROM imported_calls WHERE key NOT IN (SELECT key FROM calls)")
+                connection.execute(
+                    "DELETE FROM imported_calls WHERE key NOT IN (SELECT key FROM calls)"
+                )
             database.rows("VACUUM")
     return calls, size
 
@@ -113,7 +124,10 @@ class _CallLine(Artifact):
 
 
 def export_calls(
-    folder: Path, file: Path, keys: Collection[str] | None = None, engines: Collection[str] | None = None
+    folder: Path,
+    file: Path,
+    keys: Collection[str] | None = None,
+    engines: Collection[str] | None = None,
 ) -> Counter[str]:
     """Write calls in the order of their keys. Equal contents give equal bytes.
 
@@ -131,13 +145,19 @@ def export_calls(
     counts = Counter[str]()
     secrets = [json.dumps(secret)[1:-1].encode() for secret in secret_variables().values()]
     with existing(folder) as database:
-        identities = {_text(engine) for (engine,) in database.rows("SELECT DISTINCT engine FROM calls")}
+        identities = {
+            _text(engine) for (engine,) in database.rows("SELECT DISTINCT engine FROM calls")
+        }
         for engine in sorted(set(engines or ()) - identities):
-            raise ConfigError(f"--engine {engine}: no calls of this engine. {nearest(engine, identities)}")
+            raise ConfigError(
+                f"--engine {engine}: no calls of this engine. {nearest(engine, identities)}"
+            )
         with (
             replace_atomically(file, "Free disk space, or name a file on another disk") as fresh,
             fresh.open("wb") as target,
-            zstandard.ZstdCompressor(level=9, write_checksum=True).stream_writer(target, closefd=False) as packed,
+            zstandard.ZstdCompressor(level=9, write_checksum=True).stream_writer(
+                target, closefd=False
+            ) as packed,
         ):
 
             def write(line: dict[str, Json]) -> None:
@@ -190,7 +210,9 @@ def import_calls(folder: Path, file: Path) -> Counter[str]:
 
 
 def _merge(connection: sqlite3.Connection, line: _CallLine) -> str:
-    row = connection.execute("SELECT key, value, checksum FROM calls WHERE key = ?", (line.key,)).fetchone()
+    row = connection.execute(
+        "SELECT key, value, checksum FROM calls WHERE key = ?", (line.key,)
+    ).fetchone()
     if row and is_intact(*row):
         return "equal" if row[1] == line.value.encode() else "different"
     values = (line.key, line.value, line.checksum, line.engine, line.model, line.made)
@@ -203,7 +225,9 @@ def _read_export(file: Path, packed: Any) -> Iterator[_CallLine]:
     reader = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
     number, value = 0, None
     try:
-        for number, text in enumerate(io.TextIOWrapper(reader, encoding="utf-8", newline="\n"), start=1):
+        for number, text in enumerate(
+            io.TextIOWrapper(reader, encoding="utf-8", newline="\n"), start=1
+        ):
             where, value = f"{file}:{number}", decode_json(text)
             if number == 1 and value != {"format": FORMAT}:
                 raise DataError(f"{where}: expected the format {FORMAT!r}")
@@ -215,7 +239,9 @@ def _read_export(file: Path, packed: Any) -> Iterator[_CallLine]:
                     raise DataError(f"{where}: damaged (call {line.key[:12]}…). Export it again")
                 yield line
     except (zstandard.ZstdError, TypeError, ValueError, EOFError) as error:
-        raise DataError(f"{file}:{number + 1}: not what kgqa cache export writes ({error}). Export it again") from error
+        raise DataError(
+            f"{file}:{number + 1}: not what kgqa cache export writes ({error}). Export it again"
+        ) from error
     if value != {"calls": number - 2}:
         raise DataError(f"{file}: truncated after line {number:,}. Export or download it again")
 

@@ -41,7 +41,9 @@ FILE = "calls.sqlite"
 VERSION = 3
 # key: see `kgqa.cache.key`. value: the reply as JSON. checksum: of both. engine, model: see `Origin`. made: seconds
 # since 1970.
-COLUMNS = "key TEXT PRIMARY KEY, value TEXT, checksum INTEGER, engine TEXT, model TEXT, made INTEGER"
+COLUMNS = (
+    "key TEXT PRIMARY KEY, value TEXT, checksum INTEGER, engine TEXT, model TEXT, made INTEGER"
+)
 INSERT = "INTO calls VALUES (?, ?, ?, ?, ?, ?)"
 # keys of calls from other machines
 IMPORTED = "imported_calls (key TEXT PRIMARY KEY) WITHOUT ROWID"
@@ -116,7 +118,11 @@ def decode_row(key: object, value: object, stored: object) -> Json | None:
 def _has_checksum(row: tuple[Any, ...]) -> bool:
     """Return whether a row of another machine is undamaged."""
     key, value = row[:2]
-    return isinstance(key, str) and isinstance(value, str) and row[2] == checksum(key.encode(), value.encode())
+    return (
+        isinstance(key, str)
+        and isinstance(value, str)
+        and row[2] == checksum(key.encode(), value.encode())
+    )
 
 
 class Database:
@@ -130,7 +136,9 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = path
         with self.translate_errors(), ExitStack() as on_error:
-            self.connection = sqlite3.connect(path, timeout=TIMEOUT, check_same_thread=False, isolation_level=None)
+            self.connection = sqlite3.connect(
+                path, timeout=TIMEOUT, check_same_thread=False, isolation_level=None
+            )
             on_error.callback(self.connection.close)
             # a damaged row can have invalid UTF-8
             self.connection.text_factory = bytes
@@ -146,14 +154,24 @@ class Database:
         # With WAL and NORMAL a commit survives a killed process, but possibly not a power cut
         self.connection.execute(f"PRAGMA synchronous={'FULL' if disk else 'NORMAL'}")
         if disk:
-            _LOG.info("%s is on a network disk (%s); KGQA_CACHE=FOLDER on a local one is faster", self.path, disk)
+            _LOG.info(
+                "%s is on a network disk (%s); KGQA_CACHE=FOLDER on a local one is faster",
+                self.path,
+                disk,
+            )
         (version,) = self.connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = self.connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()
+        (tables,) = self.connection.execute(
+            "SELECT count(*) FROM sqlite_master WHERE type = 'table'"
+        ).fetchone()
         if tables and version != VERSION:
-            raise DataError(f"{self.path}: not a call cache of this version of kgqa. Set KGQA_CACHE to another folder.")
+            raise DataError(
+                f"{self.path}: not a call cache of this version of kgqa. Set KGQA_CACHE to another folder."
+            )
         with self.writing() as connection:
             connection.execute(f"CREATE TABLE IF NOT EXISTS calls ({COLUMNS}) WITHOUT ROWID")
-            connection.execute("CREATE TABLE IF NOT EXISTS call_locks (key TEXT PRIMARY KEY, owner TEXT) WITHOUT ROWID")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS call_locks (key TEXT PRIMARY KEY, owner TEXT) WITHOUT ROWID"
+            )
             connection.execute(f"CREATE TABLE IF NOT EXISTS {IMPORTED}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
 
@@ -192,7 +210,9 @@ class Database:
                     f"{self.path}: another program uses it ({error}). No reply is lost. Wait until it ends, "
                     "then run the same command again."
                 ) from error
-            if isinstance(error, sqlite3.ProgrammingError) or any(sign in reason for sign in _DISK_ERRORS):
+            if isinstance(error, sqlite3.ProgrammingError) or any(
+                sign in reason for sign in _DISK_ERRORS
+            ):
                 raise StorageError(
                     f"{self.path}: {error}. Free disk space or set KGQA_CACHE, then run the same command again."
                 ) from error
@@ -233,7 +253,9 @@ class CallCache:
     def get(self, key: str) -> Json | None:
         """Return the reply of a key, or None. Drop a row without a reply."""
         with self._lock:
-            rows = self._database.rows(f"SELECT {VALUE}, checksum, {IS_IMPORTED} FROM calls WHERE key = ?", (key,))
+            rows = self._database.rows(
+                f"SELECT {VALUE}, checksum, {IS_IMPORTED} FROM calls WHERE key = ?", (key,)
+            )
         reply = decode_row(key.encode(), *rows[0][:2]) if rows else None
         if rows and reply is None:
             self.drop(key)
@@ -269,12 +291,16 @@ class CallCache:
         with self._database.writing() as connection:
             connection.executemany(f"INSERT OR IGNORE {INSERT}", intact)
 
-    def _earlier(self, connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> dict[str, Json]:
+    def _earlier(
+        self, connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]
+    ) -> dict[str, Json]:
         """Return stored replies that differ from these rows. Replace damaged ones."""
         earlier = {}
         for row in rows:
             key, text = row[:2]
-            value, check = connection.execute(f"SELECT {VALUE}, checksum FROM calls WHERE key = ?", (key,)).fetchone()
+            value, check = connection.execute(
+                f"SELECT {VALUE}, checksum FROM calls WHERE key = ?", (key,)
+            ).fetchone()
             reply = decode_row(key.encode(), value, check)
             if reply is None:
                 connection.execute(f"REPLACE {INSERT}", row)
@@ -302,7 +328,8 @@ class CallCache:
         with self._lock:
             return bool(
                 self._database.rows(
-                    "SELECT 1 FROM calls WHERE engine = ? AND model = ? LIMIT 1", (origin.engine, origin.model)
+                    "SELECT 1 FROM calls WHERE engine = ? AND model = ? LIMIT 1",
+                    (origin.engine, origin.model),
                 )
             )
 
@@ -330,10 +357,16 @@ class CallCache:
                     if connection.execute("SELECT 1 FROM calls WHERE key = ?", (key,)).fetchone():
                         states[key] = "stored"
                         continue
-                    row = connection.execute("SELECT owner FROM call_locks WHERE key = ?", (key,)).fetchone()
-                    states[key] = "elsewhere" if row and self._is_other(row[0].decode()) else "locked"
+                    row = connection.execute(
+                        "SELECT owner FROM call_locks WHERE key = ?", (key,)
+                    ).fetchone()
+                    states[key] = (
+                        "elsewhere" if row and self._is_other(row[0].decode()) else "locked"
+                    )
                     if states[key] == "locked":
-                        connection.execute("REPLACE INTO call_locks VALUES (?, ?)", (key, self._owner))
+                        connection.execute(
+                            "REPLACE INTO call_locks VALUES (?, ?)", (key, self._owner)
+                        )
             self._locked |= {key for key, state in states.items() if state == "locked"}
         return states
 

@@ -234,7 +234,9 @@ INSPECT_COMMANDS = (
 )
 DATA_COMMANDS = (
     Command(
-        "data", "list, download, check, verify or index datasets and corpora", "kgqa data download dataset=musique"
+        "data",
+        "list, download, check, verify or index datasets and corpora",
+        "kgqa data download dataset=musique",
     ),
     Command(
         "data list",
@@ -409,7 +411,11 @@ SYSTEM_COMMANDS = (
         --engine NAME      only calls of this engine, ranker or retriever
         --yes              delete the calls""",
     ),
-    Command("new", "create the files of your own method, dataset, retriever, metric, …", "kgqa new method my_method"),
+    Command(
+        "new",
+        "create the files of your own method, dataset, retriever, metric, …",
+        "kgqa new method my_method",
+    ),
     *(
         Command(
             f"new {group}",
@@ -419,8 +425,14 @@ SYSTEM_COMMANDS = (
             f"NAME  name of the {group} and its module, e.g. my_{group} (docs/OWN_CODE.md)",
         )
         for group, files in (
-            ("method", "a module, its prompts, its configuration, and a test with scripted replies"),
-            ("dataset", "a reader of a JSONL file, two questions to start with, its configuration, and a test"),
+            (
+                "method",
+                "a module, its prompts, its configuration, and a test with scripted replies",
+            ),
+            (
+                "dataset",
+                "a reader of a JSONL file, two questions to start with, its configuration, and a test",
+            ),
             ("retriever", "a module, its configuration, and a test"),
             ("metric", "a function of a question and its answer, its configuration, and a test"),
             ("judge", "a module, its prompt, its configuration, and a test with scripted verdicts"),
@@ -454,10 +466,15 @@ _CORE: Mapping[str, tuple[Command, ...]] = {
     "system": SYSTEM_COMMANDS,
 }
 COMMANDS: Mapping[str, tuple[Command, ...]] = {
-    task: (*commands, *(command for extra in list_extras().values() for command in extra.commands.get(task, ())))
+    task: (
+        *commands,
+        *(command for extra in list_extras().values() for command in extra.commands.get(task, ())),
+    )
     for task, commands in _CORE.items()
 }
-BY_NAME: Mapping[str, Command] = {command.name: command for listed in COMMANDS.values() for command in listed}
+BY_NAME: Mapping[str, Command] = {
+    command.name: command for listed in COMMANDS.values() for command in listed
+}
 PROGRAM = Command(
     "",
     "Run experiments in multi-hop question answering with knowledge graphs and RAG.",
@@ -482,7 +499,9 @@ def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
     while left and not left[0].startswith("-") and (subs := subcommands(command.name)):
         name = f"{command.name} {left[0]}".strip()
         if name not in BY_NAME:
-            hint = OTHER_WORDS.get(name) or nearest(left[0], [each.name.split()[-1] for each in subs])
+            hint = OTHER_WORDS.get(name) or nearest(
+                left[0], [each.name.split()[-1] for each in subs]
+            )
             raise ConfigError(f"{name}: no such command. {hint}")
         command = BY_NAME[name]
         left.pop(0)
@@ -502,7 +521,10 @@ def help_of(command: Command, words: Sequence[str] = ()) -> str:
 
         return command.help_text(explain(command.explains, words))
     if command is PROGRAM:
-        tasks = [(task, [each for each in commands if " " not in each.name]) for task, commands in COMMANDS.items()]
+        tasks = [
+            (task, [each for each in commands if " " not in each.name])
+            for task, commands in COMMANDS.items()
+        ]
         return command.help_text(commands=tasks)
     inner = subcommands(command.name)
     return command.help_text(commands=[("commands", inner)] if inner else [])

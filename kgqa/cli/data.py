@@ -30,12 +30,16 @@ def show_datasets(_: Namespace, terminal: Terminal) -> None:
         hub = [f"on the hub: {source.hub.id}"] if source.hub else []
         origin = "\n".join([source.license, source.page, *source.urls, *hub])
         rows.append((name, source.content, origin, f"{size}\n{checksum}\n", place_of(name, source)))
-    terminal.table(("dataset=", "content", "license and source", "bytes, sha256", "here"), rows, fixed=1)
+    terminal.table(
+        ("dataset=", "content", "license and source", "bytes, sha256", "here"), rows, fixed=1
+    )
 
 
 def download(args: Namespace, terminal: Terminal) -> None:
     """Download a dataset. A name alone means dataset=NAME."""
-    settings = override_values(word if "=" in word else f"dataset={word}" for word in args.overrides)
+    settings = override_values(
+        word if "=" in word else f"dataset={word}" for word in args.overrides
+    )
     for key, value in settings.items():
         if not value:
             raise ConfigError(f"{key}=: expected a value")

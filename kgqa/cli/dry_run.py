@@ -41,11 +41,17 @@ def show_plan(
     if with_prompts:
         terminal.line("")
     title = f"{pluralize(count, unit)}, planned with simulated replies"
-    terminal.table(("role", "calls", "in the cache", "prompt tokens", "generated tokens"), rows, title=title)
+    terminal.table(
+        ("role", "calls", "in the cache", "prompt tokens", "generated tokens"), rows, title=title
+    )
     estimate = estimate_plan(plan, method)
-    terminal.lines([*estimate.lines(), f"{estimate.calls:,} model calls, {estimate.new_calls:,} of them new"])
+    terminal.lines(
+        [*estimate.lines(), f"{estimate.calls:,} model calls, {estimate.new_calls:,} of them new"]
+    )
     for name, work in plan.rankers.items():
-        terminal.line(f"{name}: {work.rankings:,} rankings of {len(work.texts):,} distinct texts, each encoded once")
+        terminal.line(
+            f"{name}: {work.rankings:,} rankings of {len(work.texts):,} distinct texts, each encoded once"
+        )
 
 
 def show_gpus(plan: GpuPlan, terminal: Terminal) -> None:
@@ -53,7 +59,9 @@ def show_gpus(plan: GpuPlan, terminal: Terminal) -> None:
     if plan.placement is None:
         return
     size = f"{pluralize(plan.placement.gpus, 'GPU')} of {plan.placement.memory / GB:.0f} GB"
-    terminal.table(("stage", "component", "GPUs", "memory"), plan.placement.rows(), title=f"planned on {size}")
+    terminal.table(
+        ("stage", "component", "GPUs", "memory"), plan.placement.rows(), title=f"planned on {size}"
+    )
     terminal.lines(plan.lines())
 
 
@@ -93,7 +101,10 @@ def show_stages(stages: Mapping[str, Sequence[Cell]], terminal: Terminal) -> int
     rows.append(("all", runs, questions, *_figures(total)))
     terminal.table(("stage", "runs", "questions", *FIGURES), rows)
     terminal.lines(total.lines())
-    terminal.lines((f"{count:,} runs are impossible: {reason}" for reason, count in reasons.items()), alarm=True)
+    terminal.lines(
+        (f"{count:,} runs are impossible: {reason}" for reason, count in reasons.items()),
+        alarm=True,
+    )
     terminal.line(
         f"planned with simulated replies to the first {PLANNED_QUESTIONS} questions of each run, times their number"
     )

@@ -10,7 +10,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.run import SETTINGS, SWEEP, Chosen, FinishedRun, RunEntry, find_run, list_runs, matching, run_json
+from kgqa.artifacts.run import (
+    SETTINGS,
+    SWEEP,
+    Chosen,
+    FinishedRun,
+    RunEntry,
+    find_run,
+    list_runs,
+    matching,
+    run_json,
+)
 from kgqa.artifacts.schema import read
 from kgqa.cli.commands import EXPORTS
 from kgqa.cli.terminal import Cells, Terminal, style_text
@@ -36,7 +46,9 @@ def runs(args: Namespace, terminal: Terminal) -> None:
     wanted = override_values(args.overrides)
     parts = [wanted.get(key) for key in ("dataset", "method", "model")]
     listed = [
-        run for run in list_runs() if all(want in (None, part) for want, part in zip(parts, run.parts, strict=False))
+        run
+        for run in list_runs()
+        if all(want in (None, part) for want, part in zip(parts, run.parts, strict=False))
     ]
     if args.positionals:
         listed = matching(args.positionals[0], listed)
@@ -44,13 +56,16 @@ def runs(args: Namespace, terminal: Terminal) -> None:
         terminal.json([run_json(run) for run in listed[: args.limit]])
         return
     if not listed:
-        terminal.line("no such runs in outputs/. Start with: kgqa run method=trace dataset=demo limit=3")
+        terminal.line(
+            "no such runs in outputs/. Start with: kgqa run method=trace dataset=demo limit=3"
+        )
         return
     entries = listed[: args.limit or RUNS_SHOWN]
     differing = _list_differing(entries)
     running = {Path(beat.folder).absolute(): beat for beat in read_heartbeats() if beat.is_running}
     rows = [
-        (run.when, run.name, differing.get(run), *_scores(run, running.get(run.folder.absolute()))) for run in entries
+        (run.when, run.name, differing.get(run), *_scores(run, running.get(run.folder.absolute())))
+        for run in entries
     ]
     terminal.table(("written", "run", "differs in", "questions", "EM", "F1", ""), rows, fixed=1)
     if len(listed) > len(entries):
@@ -67,7 +82,9 @@ def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
     differing = {}
     for run, own in settings.items():
         others = [each for other, each in settings.items() if other.parts[:3] == run.parts[:3]]
-        shared = [key for key in own if key not in NO_DIFFERENCE and all(key in each for each in others)]
+        shared = [
+            key for key in own if key not in NO_DIFFERENCE and all(key in each for each in others)
+        ]
         keys = [key for key in shared if len({each[key] for each in others}) > 1]
         values = " ".join(f"{key}={own[key]}" for key in keys)
         differing[run] = values or ("code, prompts or data" if len(others) > 1 else "")
@@ -107,7 +124,8 @@ def _show_running(args: Namespace, terminal: Terminal) -> None:
 def _progress(beat: Heartbeat) -> Cells:
     count = f"{beat.ended:,}" if beat.count is None else f"{beat.ended:,} of {beat.count:,}"
     return (
-        f"{beat.what} {beat.folder}" + ("" if beat.describe() == "running" else f"\n{beat.describe()}"),
+        f"{beat.what} {beat.folder}"
+        + ("" if beat.describe() == "running" else f"\n{beat.describe()}"),
         beat.stage,
         count if beat.stage else None,
         beat.failed or None,
@@ -132,7 +150,9 @@ def report(args: Namespace, terminal: Terminal) -> None:
     if args.open:
         page = folder / "report.html"
         if not page.is_file():
-            raise DataError(f"{page}: no such file. Create it with kgqa report {args.positionals[0]}")
+            raise DataError(
+                f"{page}: no such file. Create it with kgqa report {args.positionals[0]}"
+            )
         # does nothing if there is no browser
         webbrowser.open(page.resolve().as_uri())
         terminal.line(page)
@@ -144,13 +164,17 @@ def report(args: Namespace, terminal: Terminal) -> None:
     else:
         is_sweep = (folder / SWEEP).is_file()
         run = None if is_sweep else FinishedRun.read(folder)
-        terminal.line(write_report(run, form, args.out) if run else write_sweep_report(folder, form, args.out))
+        terminal.line(
+            write_report(run, form, args.out) if run else write_sweep_report(folder, form, args.out)
+        )
 
 
 def _write_table(args: Namespace, form: str, terminal: Terminal) -> None:
     """Write a table for a paper, by default into the folder of the first run or sweep."""
     values = override_values(args.overrides)
     folders = [find_run(name, sweeps=True) for name in args.positionals]
-    metrics = tuple(values["metrics"].strip("[]").split(",")) if "metrics" in values else DEFAULT_METRICS
+    metrics = (
+        tuple(values["metrics"].strip("[]").split(",")) if "metrics" in values else DEFAULT_METRICS
+    )
     table = PaperTable(read_entries(folders), metrics, values.get("baseline"))
     terminal.line(replace_file(args.out or folders[0] / table_file(form), table.text(form)))

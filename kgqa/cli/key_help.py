@@ -56,7 +56,8 @@ def _explain_all() -> str:
         return f"{name}*" if standard.get(group) == name else name
 
     methods = rows(
-        (mark("method", name), _summarize(describe_choice("method", name))) for name in group_files["method"]
+        (mark("method", name), _summarize(describe_choice("method", name)))
+        for name in group_files["method"]
     )
     others = rows(
         (f"{group}=", ", ".join(mark(group, name) for name in names))
@@ -82,9 +83,15 @@ def _explain_choices(words: Iterable[str]) -> str:
     parts = []
     for group, name in _list_chosen(words):
         keys = rows((f"{group}.{key.name}", key.describe()) for key in list_keys(group, name))
-        others = ", ".join(f"{choice.group}={choice.name}" for choice in list_choices(group, name) if not choice.part)
+        others = ", ".join(
+            f"{choice.group}={choice.name}"
+            for choice in list_choices(group, name)
+            if not choice.part
+        )
         opening = [
-            ("", text) for text in (describe_choice(group, name), others and f"Default choices: {others}.") if text
+            ("", text)
+            for text in (describe_choice(group, name), others and f"Default choices: {others}.")
+            if text
         ]
         parts += ["\n".join(filter(None, [f"{group}={name}", rows(opening)])), keys]
     return "\n\n".join(filter(None, parts))

@@ -42,16 +42,26 @@ def build(args: Namespace, terminal: Terminal) -> None:
         experiment = session.experiment
         experiment.extractor  # noqa: B018 - raises an error if the triples are imported
         if experiment.settings.dry_run:
-            passages = list(corpus_passages(session) if args.corpus else distinct_passages(experiment.data.questions))
+            passages = list(
+                corpus_passages(session)
+                if args.corpus
+                else distinct_passages(experiment.data.questions)
+            )
             show_plan(plan_extraction(session, passages), len(passages), terminal, unit="passage")
             return
-        with monitor_work(terminal, KG_BUILD, outputs() / "kg" / experiment.name("dataset")) as display:
+        with monitor_work(
+            terminal, KG_BUILD, outputs() / "kg" / experiment.name("dataset")
+        ) as display:
             if args.corpus:
                 triples, _ = extract_all(session, lambda: corpus_passages(session), display)
                 per_passage = triples.figures["triples"] / triples.figures["passages"]
-                _show_figures({"triples_per_passage": per_passage, **triples.figures}, None, terminal)
+                _show_figures(
+                    {"triples_per_passage": per_passage, **triples.figures}, None, terminal
+                )
             else:
-                triples, _ = extract_all(session, lambda: distinct_passages(experiment.data.questions), display)
+                triples, _ = extract_all(
+                    session, lambda: distinct_passages(experiment.data.questions), display
+                )
                 _show_graphs(session, triples, terminal)
         terminal.result(session.cache.path)
 
@@ -64,18 +74,26 @@ def show_statistics(args: Namespace, terminal: Terminal) -> None:
             _show_graphs(session, imported, terminal)
             terminal.result(imported.file)
         else:
-            triples, _ = extract_all(session, lambda: distinct_passages(questions), QUIET, new_calls=False)
+            triples, _ = extract_all(
+                session, lambda: distinct_passages(questions), QUIET, new_calls=False
+            )
             _show_graphs(session, triples, terminal)
             terminal.result(session.cache.path)
 
 
-def _show_graphs(session: Session, triples: ExtractedTriples | ImportedTriples, terminal: Terminal) -> None:
+def _show_graphs(
+    session: Session, triples: ExtractedTriples | ImportedTriples, terminal: Terminal
+) -> None:
     """Show the means over the graphs of the questions."""
-    figures = describe_triples(triples, measure_graphs(session, triples), session.experiment.data.questions)
+    figures = describe_triples(
+        triples, measure_graphs(session, triples), session.experiment.data.questions
+    )
     _show_figures(figures, session.experiment, terminal)
 
 
-def _show_figures(figures: Mapping[str, Json], experiment: Experiment | None, terminal: Terminal) -> None:
+def _show_figures(
+    figures: Mapping[str, Json], experiment: Experiment | None, terminal: Terminal
+) -> None:
     """Show the means over the questions of an experiment, or the sums over a corpus."""
     rows = [(key.replace("_", " "), cell_text(value)) for key, value in figures.items()]
     if experiment:
@@ -94,7 +112,9 @@ def link(args: Namespace, terminal: Terminal) -> None:
     with Session(experiment) as session:
         collections = PassageGraphs(session.experiment, session.linker)
         if args.command.name == "kg link":
-            terminal.line(f"{collections.build(questions, terminal)} built, the others already existed")
+            terminal.line(
+                f"{collections.build(questions, terminal)} built, the others already existed"
+            )
         if missing := collections.missing(questions):
             command = " ".join(["kgqa kg link", *args.overrides])
             raise ConfigError(f"{len(missing)} collections are not linked yet. Run: {command}")
@@ -104,7 +124,9 @@ def link(args: Namespace, terminal: Terminal) -> None:
     for key, value in figures.items():
         if key != "folder":
             ours = f"{value:,.4g}" if isinstance(value, float) else cell_text(value)
-            rows.append((key.replace("_", " "), ours, f"{published[key]:,.7g}" if key in published else ""))
+            rows.append(
+                (key.replace("_", " "), ours, f"{published[key]:,.7g}" if key in published else "")
+            )
     count = pluralize(len(questions), "question")
     title = f"dataset={dataset} graph={experiment.name('graph')}, {count}: means of a collection"
     terminal.table(("", "here", "KGP, Table 3 (TAGME)" if published else ""), rows, title=title)
@@ -121,7 +143,10 @@ def import_triples(args: Namespace, terminal: Terminal) -> None:
     if out.exists():
         raise ConfigError(f"--out {out}: this file exists. Use another name.")
     passages = read_passages(source, args.format)
-    triples, empty = sum(len(each.triples) for each in passages), sum(not each.triples for each in passages)
+    triples, empty = (
+        sum(len(each.triples) for each in passages),
+        sum(not each.triples for each in passages),
+    )
     if not triples:
         raise ConfigError(f"{source}: no triples found. Check --format {args.format}")
     replace_file(out, (jsonl_text([each.json()]) for each in passages))
@@ -129,7 +154,9 @@ def import_triples(args: Namespace, terminal: Terminal) -> None:
     if malformed := sum(each.malformed for each in passages):
         terminal.line(f"{malformed:,} skipped: not three texts")
     if args.overrides:
-        counts = ImportedTriples(str(out)).counts(distinct_passages(compose_experiment(args.overrides).data.questions))
+        counts = ImportedTriples(str(out)).counts(
+            distinct_passages(compose_experiment(args.overrides).data.questions)
+        )
         matched = counts["passages"] - counts["unmatched"]
         terminal.line(
             f"{matched:,} of {counts['passages']:,} passages of the questions are in it, with {counts['triples']:,} "
@@ -144,6 +171,10 @@ def export_triples(args: Namespace, terminal: Terminal) -> None:
         raise args.command.missing("--out FILE")
     with Session(compose_experiment(args.overrides)) as session:
         experiment = session.experiment
-        passages = experiment.data.corpus.passages() if args.corpus else distinct_passages(experiment.data.questions)
+        passages = (
+            experiment.data.corpus.passages()
+            if args.corpus
+            else distinct_passages(experiment.data.questions)
+        )
         file = write_triples(read_triples(session, passages), args.out, args.format or "jsonl")
     terminal.result(file)

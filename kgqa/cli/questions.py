@@ -31,7 +31,9 @@ def show(args: Namespace, terminal: Terminal) -> None:
     elif (folder / METRICS).is_file():
         _show_questions(folder, args, terminal)
     else:
-        raise ConfigError(f"{folder}: not finished, so it has no scores yet. Run its command again, or name a question")
+        raise ConfigError(
+            f"{folder}: not finished, so it has no scores yet. Run its command again, or name a question"
+        )
 
 
 def _show_questions(folder: Path, args: Namespace, terminal: Terminal) -> None:
@@ -56,7 +58,9 @@ def _show_questions(folder: Path, args: Namespace, terminal: Terminal) -> None:
     if rows:
         judge = "judge" if any(row["verdict"] for row in page) else ""
         terminal.table(("question", "", "F1", judge, "answer", "gold", "text"), rows, fixed=1)
-    counts = ", ".join(f"{outcomes.count(each):,} {each}" for each in STYLES if each and each in outcomes)
+    counts = ", ".join(
+        f"{outcomes.count(each):,} {each}" for each in STYLES if each and each in outcomes
+    )
     summary = pluralize(len(questions), "question")
     terminal.line(f"{summary}: {counts} (by exact match)" if counts else summary)
     if len(page) < len(matches):
@@ -99,7 +103,9 @@ def _show_evidence(traced: TracedQuestion, terminal: Terminal, *, with_calls: bo
     notes, question, prediction = Notes.of(traced), traced.question, traced.prediction
     titles = {passage.id: passage.title for passage in question.passages}
     terminal.heading("passages (* gold, #n used as evidence)")
-    ranks = {passage_id: f"#{rank}" for rank, passage_id in enumerate(prediction.evidence or (), start=1)}
+    ranks = {
+        passage_id: f"#{rank}" for rank, passage_id in enumerate(prediction.evidence or (), start=1)
+    }
     for passage in question.passages:
         mark, rank = "*" if passage.id in question.support else " ", ranks.get(passage.id, "")
         text = f": {passage.text}" if with_calls or mark == "*" or rank else ""
@@ -109,7 +115,9 @@ def _show_evidence(traced: TracedQuestion, terminal: Terminal, *, with_calls: bo
     for chain in notes.chains:
         terminal.line(f"{chain.score:8.3f} {'ended' if chain.ended else 'open '}")
         for *parts, passage_id in chain.triples:
-            terminal.line(f"         <{'; '.join(parts)}>   from {titles.get(passage_id, passage_id)}")
+            terminal.line(
+                f"         <{'; '.join(parts)}>   from {titles.get(passage_id, passage_id)}"
+            )
     if notes.thoughts:
         terminal.heading("thoughts")
         terminal.lines(notes.thoughts)
@@ -118,18 +126,28 @@ def _show_evidence(traced: TracedQuestion, terminal: Terminal, *, with_calls: bo
         terminal.heading("notes")
     for name, value in others.items():
         text = json.dumps(value, ensure_ascii=False)
-        terminal.line(f"{name}: {text if with_calls or len(text) <= MAX_NOTE else f'{text[:MAX_NOTE]}…'}")
+        terminal.line(
+            f"{name}: {text if with_calls or len(text) <= MAX_NOTE else f'{text[:MAX_NOTE]}…'}"
+        )
 
 
 def _show_answer(traced: TracedQuestion, profile: str | None, terminal: Terminal) -> None:
     question, prediction = traced.question, traced.prediction
     terminal.heading("answer")
-    terminal.line(f"answer: {prediction.answer!r}" if prediction.error is None else f"failed: {prediction.error}")
+    terminal.line(
+        f"answer: {prediction.answer!r}"
+        if prediction.error is None
+        else f"failed: {prediction.error}"
+    )
     terminal.line(f"gold:   {' | '.join(question.answers)}")
     if profile and prediction.scored_answer is not None and question.answers:
         scored = score_question(question, prediction, profile)
-        terminal.line(f"scores: EM {100 * scored.em:.1f} · F1 {100 * scored.f1:.1f} ({profile} profile)")
-    terminal.line(f"flags:  {prediction.flags or 'none'} · context tokens: {prediction.context_tokens}")
+        terminal.line(
+            f"scores: EM {100 * scored.em:.1f} · F1 {100 * scored.f1:.1f} ({profile} profile)"
+        )
+    terminal.line(
+        f"flags:  {prediction.flags or 'none'} · context tokens: {prediction.context_tokens}"
+    )
 
 
 def _describe_call(call: TracedCall, titles: Mapping[str, str]) -> str:
@@ -146,7 +164,11 @@ def _call_lines(call: TracedCall, *, with_calls: bool) -> list[str]:
     request, lines = call.request, list[str]()
     if call.template and with_calls:
         lines += [_format_message(*message) for message in request["prompt"]["messages"]]
-        lines += [f"[assistant, prefilled]\n{prefill}" for prefill in [request["prompt"]["prefill"]] if prefill]
+        lines += [
+            f"[assistant, prefilled]\n{prefill}"
+            for prefill in [request["prompt"]["prefill"]]
+            if prefill
+        ]
     if "query" in request:
         lines.append(f"query: {request['query']}")
     if call.error or call.items is None:
@@ -158,14 +180,18 @@ def _call_lines(call: TracedCall, *, with_calls: bool) -> list[str]:
     elif call.kind in ("triples", "facts"):
         texts = [f"<{'; '.join(triple)}>" for triple in items]
     else:
-        texts = [item if isinstance(item, str) else f"{item['id']} {item['title']}" for item in items]
+        texts = [
+            item if isinstance(item, str) else f"{item['id']} {item['title']}" for item in items
+        ]
     return [*lines, *(texts if with_calls else texts[:1])]
 
 
 def _format_message(role: str, content: str, further: list[list[str]] | str = "") -> str:
     """Return a message of a prompt, with the tool calls of an assistant."""
     calls = further if isinstance(further, list) else []
-    return "\n".join([f"[{role}]", content, *(f"calls {name} {arguments}" for _, name, arguments in calls)])
+    return "\n".join(
+        [f"[{role}]", content, *(f"calls {name} {arguments}" for _, name, arguments in calls)]
+    )
 
 
 def _format_reply(call: TracedCall) -> str:
@@ -175,10 +201,18 @@ def _format_reply(call: TracedCall) -> str:
         return call.error or str(reply)
     flags = "".join(f", {flag}" for flag in reply["flags"])
     if call.kind == "generate":
-        reasoning = f", {usage.reasoning_tokens} of them reasoning" if usage.reasoning_tokens else ""
+        reasoning = (
+            f", {usage.reasoning_tokens} of them reasoning" if usage.reasoning_tokens else ""
+        )
         tokens = f"{usage.prompt_tokens} + {usage.output_tokens} tokens{reasoning}"
-        text = f"reasoning {reply['thought']!r}, then {call.text!r}" if "thought" in reply else repr(call.text)
-        calls = "".join(f", calls {name} {arguments}" for _, name, arguments in reply.get("tool_calls", ()))
+        text = (
+            f"reasoning {reply['thought']!r}, then {call.text!r}"
+            if "thought" in reply
+            else repr(call.text)
+        )
+        calls = "".join(
+            f", calls {name} {arguments}" for _, name, arguments in reply.get("tool_calls", ())
+        )
         return f"{text}{calls} ({reply['finish']}, {tokens}{flags})"
     best = sorted(zip(reply["logprobs"], call.request["options"], strict=True), reverse=True)[:8]
     return "  ".join(f"{label} {logprob:.3f}" for logprob, label in best) + flags

@@ -33,7 +33,9 @@ def reproduce(args: Namespace, terminal: Terminal) -> int:
         return 0
     if not args.positionals:
         raise args.command.missing("ID")
-    request = _with_trained(ReproduceRequest.of(args.positionals[0], args.overrides), args, terminal)
+    request = _with_trained(
+        ReproduceRequest.of(args.positionals[0], args.overrides), args, terminal
+    )
     cells = request.cells
     terminal.lines(request.lines())
     if request.keys.dry_run and not args.plan:
@@ -50,7 +52,9 @@ def reproduce(args: Namespace, terminal: Terminal) -> int:
     return _run(request, terminal) or (0 if cells else 2)
 
 
-def _with_trained(request: ReproduceRequest, args: Namespace, terminal: Terminal) -> ReproduceRequest:
+def _with_trained(
+    request: ReproduceRequest, args: Namespace, terminal: Terminal
+) -> ReproduceRequest:
     """Use models trained here in the cells that need them. Train missing ones, or report how to."""
 
     def run(words: Sequence[str]) -> int:

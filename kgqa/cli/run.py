@@ -23,7 +23,9 @@ def run(args: Namespace, terminal: Terminal) -> int:
     """Run one experiment or a sweep, or print its configuration."""
     if args.cfg:
         config = compose(args.overrides)
-        sys.stdout.write(escape_control(format_yaml({key: config[key] for key in config if key != "choices"})))
+        sys.stdout.write(
+            escape_control(format_yaml({key: config[key] for key in config if key != "choices"}))
+        )
         return 0
     if args.multirun or any(override.startswith("repeats=") for override in args.overrides):
         from kgqa.cli.sweep import sweep
@@ -49,11 +51,15 @@ def run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool 
             show_gpus(experiment.gpu_plan, terminal)
             check(session)
             plan, method = plan_calls(session, Shared()), experiment.choices["method"]
-            show_plan(plan, len(experiment.data.questions), terminal, method, with_prompts=with_prompts)
+            show_plan(
+                plan, len(experiment.data.questions), terminal, method, with_prompts=with_prompts
+            )
             return 0
         executed = execute(session, terminal)
         if executed.was_finished and experiment.config.get("tracker") is not None:
-            load_registered("track_run")(experiment, executed.run.folder, executed.run.metrics, terminal)
+            load_registered("track_run")(
+                experiment, executed.run.folder, executed.run.metrics, terminal
+            )
     _show_summary(experiment, executed, terminal)
     return terminal.end(executed.run.folder, executed.failure)
 
@@ -72,7 +78,12 @@ def _show_summary(experiment: Experiment, executed: Executed, terminal: Terminal
         terminal.line(f"warning: {MADE_UP}", alarm=True)
     if metrics.retrieval and metrics.retrieval.alarm:
         terminal.line(f"alarm: {metrics.retrieval.alarm}", alarm=True)
-    terminal.lines((f"warning: {warning}" for warning in (metrics.judge.warnings if metrics.judge else ())), alarm=True)
+    terminal.lines(
+        (f"warning: {warning}" for warning in (metrics.judge.warnings if metrics.judge else ())),
+        alarm=True,
+    )
     if metrics.failed:
         where = f"kgqa show {executed.run.folder} --failed (log: {executed.run.folder / LOG})"
-        terminal.line(f"failed questions: {where}. Run the same command again to retry them.", alarm=True)
+        terminal.line(
+            f"failed questions: {where}. Run the same command again to retry them.", alarm=True
+        )

@@ -17,7 +17,12 @@ from kgqa.errors import ConfigError
 from kgqa.experiment.calibration import sample_sheet
 from kgqa.experiment.compare import DIFFERENCE, compare_answers
 from kgqa.experiment.composing import compose_experiment
-from kgqa.experiment.evaluate import EvaluationRequest, calibrate_judge, open_places, open_predictions
+from kgqa.experiment.evaluate import (
+    EvaluationRequest,
+    calibrate_judge,
+    open_places,
+    open_predictions,
+)
 from kgqa.experiment.evaluate import evaluate as evaluate_answers
 from kgqa.experiment.explain import explain as explain_run
 from kgqa.experiment.plan import plan_comparison
@@ -27,8 +32,12 @@ from kgqa.util.fs import replace_file
 from kgqa.util.validators import Natural, Validator
 
 MAX_RUNS = 26  # named A to Z
-Points = Annotated[float, Validator("must be above 0 and up to 100 points", lambda points: 0 < points <= 100)]
-Probability = Annotated[float, Validator("must be above 0.05 and below 1", lambda power: 0.05 < power < 1)]
+Points = Annotated[
+    float, Validator("must be above 0 and up to 100 points", lambda points: 0 < points <= 100)
+]
+Probability = Annotated[
+    float, Validator("must be above 0.05 and below 1", lambda power: 0.05 < power < 1)
+]
 # flipped questions per pair, without --all
 FLIPS = 10
 
@@ -43,25 +52,35 @@ def evaluate(args: Namespace, terminal: Terminal) -> None:
     own = [override for override in args.overrides if parse_override(override).group != "labels"]
     experiment = compose_experiment(own)
     if args.predictions:
-        answered = open_predictions(list(map(Path, args.positionals)), experiment, subset=args.subset)
+        answered = open_predictions(
+            list(map(Path, args.positionals)), experiment, subset=args.subset
+        )
     else:
         places = [find_run(name, sweeps=True) for name in args.positionals]
         answered = open_places(places, experiment.settings.scoring)
     labels = Path(values["labels"]) if "labels" in values else None
     if args.sheet:
         assert labels is not None
-        sheet = sample_sheet({one.name: one.scored for one in answered}, args.sheet, experiment.settings.seed)
-        terminal.line(f"Fill the column correct with 1 or 0. The judge then uses the file: labels={labels}")
+        sheet = sample_sheet(
+            {one.name: one.scored for one in answered}, args.sheet, experiment.settings.seed
+        )
+        terminal.line(
+            f"Fill the column correct with 1 or 0. The judge then uses the file: labels={labels}"
+        )
         terminal.result(replace_file(labels, sheet))
         return
-    evaluated = evaluate_answers(EvaluationRequest(experiment, labels, args.checks), answered, terminal)
+    evaluated = evaluate_answers(
+        EvaluationRequest(experiment, labels, args.checks), answered, terminal
+    )
     if len(evaluated) > 1:
         groups: dict[tuple[str, ...], list[Evaluation]] = {}
         for each in evaluated:
             groups.setdefault(each.question_ids, []).append(each.evaluation)
         terminal.sections("", evaluations_section(list(groups.values())))
     else:
-        terminal.sections(evaluated[0].evaluation.source, evaluation_sections(evaluated[0].evaluation))
+        terminal.sections(
+            evaluated[0].evaluation.source, evaluation_sections(evaluated[0].evaluation)
+        )
     terminal.lines(f"evaluation: {each.file}" for each in evaluated if each.file)
 
 
@@ -71,21 +90,27 @@ def _check_evaluate(args: Namespace) -> None:
     needs_predictions = {key: keys[key] for key in QUESTION_KEYS if key in keys}
     needs_predictions |= {"subset": "--subset"} if args.subset else {}
     if needs_predictions and not args.predictions:
-        raise ConfigError(f"{next(iter(needs_predictions.values()))}: works only with --predictions")
+        raise ConfigError(
+            f"{next(iter(needs_predictions.values()))}: works only with --predictions"
+        )
     if "other" in keys:
         raise ConfigError(f"{keys['other']}: only with --calibrate")
     if args.sheet:
         _check_sheet(override_values(args.overrides).get("labels"))
     elif "judge" not in keys and ("labels" in keys or args.checks):
         wrong = keys.get("labels", "--checks")
-        raise ConfigError(f"{wrong}: works only with a judge. Add judge=em, judge=three_way or another")
+        raise ConfigError(
+            f"{wrong}: works only with a judge. Add judge=em, judge=three_way or another"
+        )
 
 
 def _check_sheet(labels: str | None) -> None:
     if labels is None:
         raise ConfigError("--sheet: where is it written? Add labels=FILE.csv")
     if Path(labels).exists():
-        raise ConfigError(f"labels={labels}: this file exists, and --sheet would replace it. Name another file")
+        raise ConfigError(
+            f"labels={labels}: this file exists, and --sheet would replace it. Name another file"
+        )
 
 
 def _calibrate(args: Namespace, terminal: Terminal) -> None:
@@ -108,7 +133,9 @@ def plan(args: Namespace, terminal: Terminal) -> None:
     seed = check_value("seed", values.get("seed", "0"), Natural)
     difference = check_value("difference", values.get("difference", f"{DIFFERENCE:g}"), Points)
     power = check_value("power", values.get("power", f"{POWER:g}"), Probability)
-    heading, sections = plan_comparison(tuple(map(find_run, args.positionals)), difference, power, seed=seed)
+    heading, sections = plan_comparison(
+        tuple(map(find_run, args.positionals)), difference, power, seed=seed
+    )
     terminal.sections(heading, sections)
 
 
@@ -131,7 +158,9 @@ def compare(args: Namespace, terminal: Terminal) -> None:
     if len(runs) > MAX_RUNS:
         raise ConfigError(f"{len(runs)} runs: compare at most {MAX_RUNS} at once")
     profile = values.get("scoring")
-    comparison = compare_answers(runs, profile, seed=seed, difference=difference, in_all=args.common, flips=flips)
+    comparison = compare_answers(
+        runs, profile, seed=seed, difference=difference, in_all=args.common, flips=flips
+    )
     terminal.sections(comparison.heading, comparison.sections)
     if args.out:
         terminal.line(comparison.write(args.out))

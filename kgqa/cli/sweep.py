@@ -35,8 +35,12 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
     for table in report.tables:
         labels = {column.label: column.brief for column in columns()}
         header = [labels.get(name, name.rpartition(".")[2]) for name in table.header]
-        rows = [[cell for name, cell in zip(header, row, strict=True) if name] for row in table.rows]
-        terminal.table([name for name in header if name], map(_show_row, rows), title=table.title, fixed=1)
+        rows = [
+            [cell for name, cell in zip(header, row, strict=True) if name] for row in table.rows
+        ]
+        terminal.table(
+            [name for name in header if name], map(_show_row, rows), title=table.title, fixed=1
+        )
         terminal.line(LEGEND, style="dim")
     for number, name, status, why in report.failures():
         terminal.line(f"cell {number} {status}: {name}: {why}", alarm=True)

@@ -41,7 +41,11 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
         rows = [each for each in of_area if each not in folded]
         if folded:
             names = ", ".join(each.name for each in folded)
-            rows.append(Diagnosis(area, "not found", "note", names, "optional. How to get one: kgqa doctor NAME"))
+            rows.append(
+                Diagnosis(
+                    area, "not found", "note", names, "optional. How to get one: kgqa doctor NAME"
+                )
+            )
         terminal.heading(area)
         for each in rows:
             text = f"  {MARKS[each.state]} {each.name.ljust(width)}  {each.text}"
@@ -52,14 +56,20 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
     terminal.line("")
     gaps = sum(each.state == "gap" and not (is_folded and each.optional) for each in findings)
     kind = "required checks" if is_folded else "checks"
-    terminal.line(f"{gaps} of {len(findings)} checks failed. → shows how to fix them" if gaps else f"all {kind} passed")
+    terminal.line(
+        f"{gaps} of {len(findings)} checks failed. → shows how to fix them"
+        if gaps
+        else f"all {kind} passed"
+    )
     return 2 if args.positionals and gaps else 0
 
 
 def check_cache(args: Namespace, terminal: Terminal) -> int:
     """Read all calls. With --repair, drop damaged ones. Return 1 if one is damaged."""
     calls, damaged = check(call_cache(), repair=args.repair)
-    terminal.line(f"{call_cache() / FILE}: {calls:,} calls, {damaged:,} damaged{'' if damaged else ': whole'}")
+    terminal.line(
+        f"{call_cache() / FILE}: {calls:,} calls, {damaged:,} damaged{'' if damaged else ': whole'}"
+    )
     if args.repair and damaged:
         terminal.line("damaged calls are deleted, runs will repeat them")
     return 0 if args.repair or not damaged else 1
@@ -74,7 +84,9 @@ def show_cache(args: Namespace, terminal: Terminal) -> None:
     rows = []
     for share in shares:
         dates = _date(share["oldest"]), _date(share["newest"])
-        rows.append((share["engine"] or "unknown", share["model"], share["calls"], share["bytes"], *dates))
+        rows.append(
+            (share["engine"] or "unknown", share["model"], share["calls"], share["bytes"], *dates)
+        )
     terminal.table(("engine", "model", "calls", "bytes", "oldest", "newest"), rows)
     calls, size = (sum(share[name] for share in shares) for name in ("calls", "bytes"))
     terminal.line(f"{call_cache()}: {calls:,} calls, {size:,} bytes")
@@ -89,7 +101,9 @@ def export_cache(args: Namespace, terminal: Terminal) -> None:
     file = Path(args.positionals[0])
     if file.is_dir():
         raise ConfigError(f"{file}: a folder. Name a file in it, e.g. {file / 'calls.jsonl.zst'}")
-    exported = export_calls(call_cache(), file, _keys_of(args.run, terminal) if args.run else None, args.engine)
+    exported = export_calls(
+        call_cache(), file, _keys_of(args.run, terminal) if args.run else None, args.engine
+    )
     for count, why in (
         (exported["damaged"], "damaged: see kgqa cache check"),
         (exported["secret"], "their replies contain a key from your environment"),
@@ -105,7 +119,9 @@ def _keys_of(runs: Sequence[str], terminal: Terminal) -> set[str]:
     for folder in map(find_run, runs):
         replayed = replay(folder, terminal)
         failed = f". {replayed.missing:,} failed and are not saved" if replayed.missing else ""
-        terminal.line(f"{folder}: {len(replayed.keys):,} calls that reproduce its predictions{failed}")
+        terminal.line(
+            f"{folder}: {len(replayed.keys):,} calls that reproduce its predictions{failed}"
+        )
         keys |= replayed.keys
     return keys
 
@@ -122,7 +138,9 @@ def prune_cache(args: Namespace, terminal: Terminal) -> None:
     """List or delete calls by age and engine."""
     if args.older_than is None and args.engine is None:
         raise args.command.missing("--older-than or --engine")
-    calls, size = prune(call_cache(), older_than=args.older_than, engine=args.engine, delete=args.yes)
+    calls, size = prune(
+        call_cache(), older_than=args.older_than, engine=args.engine, delete=args.yes
+    )
     if args.yes:
         terminal.line(f"{calls:,} calls deleted")
     else:
@@ -139,4 +157,6 @@ def new(args: Namespace, terminal: Terminal) -> None:
         name = name.partition("/")[0]
     terminal.line(f"\nNext:\n  {FIRST_RUNS[group].format(name=name)}")
     install = "" if is_available("pytest") else "pip install pytest && "
-    terminal.lines(f"  {install}python -m pytest {file}" for file in files if file.name.startswith("test_"))
+    terminal.lines(
+        f"  {install}python -m pytest {file}" for file in files if file.name.startswith("test_")
+    )

@@ -59,7 +59,9 @@ class Terminal(Display):
         """Print one line or several."""
         self._changed = time.monotonic()
         style = "red" if alarm else style
-        self.console.print(escape_control(str(text)), style=style, markup=False, highlight=False, soft_wrap=True)
+        self.console.print(
+            escape_control(str(text)), style=style, markup=False, highlight=False, soft_wrap=True
+        )
 
     def lines(self, texts: Iterable[object], *, alarm: bool = False) -> None:
         for text in texts:
@@ -68,7 +70,9 @@ class Terminal(Display):
     def heading(self, text: str) -> None:
         self.line(f"\n{text}", style="bold")
 
-    def table(self, header: Sequence[str], rows: Iterable[Cells], *, title: str = "", fixed: int = 0) -> None:
+    def table(
+        self, header: Sequence[str], rows: Iterable[Cells], *, title: str = "", fixed: int = 0
+    ) -> None:
         """Print a table. Columns of figures are aligned to the right. The first `fixed` columns are never folded."""
         table = _table(header, list(rows), title, fixed)
         if self.console.is_terminal:
@@ -90,7 +94,9 @@ class Terminal(Display):
             if section.alarm:
                 self.line(f"alarm: {section.alarm}", alarm=True)
             for text in section.text:
-                self.line(text.replace("**", ""), style="red" if text.startswith("**Warning**") else "dim")
+                self.line(
+                    text.replace("**", ""), style="red" if text.startswith("**Warning**") else "dim"
+                )
 
     def result(self, path: object) -> None:
         """Print the last line of a command, plain, so that scripts can read it."""
@@ -117,7 +123,9 @@ class Terminal(Display):
             return
         with self.own_screen(), _bars(self.console) as progress:
             task = progress.add_task(escape_control(stage.title), total=stage.count, stage=stage)
-            stage.watchers.append(lambda stage: progress.update(task, completed=stage.ended, total=stage.count))
+            stage.watchers.append(
+                lambda stage: progress.update(task, completed=stage.ended, total=stage.count)
+            )
             yield
 
     @contextmanager
@@ -139,7 +147,9 @@ class Terminal(Display):
             yield
             return
         end = threading.Event()
-        thread = threading.Thread(target=self._show_work, args=(end,), name="kgqa-work", daemon=True)
+        thread = threading.Thread(
+            target=self._show_work, args=(end,), name="kgqa-work", daemon=True
+        )
         thread.start()
         try:
             yield
@@ -155,7 +165,9 @@ class Terminal(Display):
                 if self._screens or silence < SILENCE:
                     self._status.stop()
                 else:
-                    self._status.update(style_text(f"waiting: {waits}" if waits else f"working, {silence:.0f} s"))
+                    self._status.update(
+                        style_text(f"waiting: {waits}" if waits else f"working, {silence:.0f} s")
+                    )
                     self._status.start()
 
 
@@ -178,7 +190,10 @@ def _table(header: Sequence[str], rows: Sequence[Cells], title: str = "", fixed:
         texts = [row[number].plain for row in cells]
         has_figures = bool(header) and any(texts) and all(map(_FIGURE.match, texts))
         table.add_column(
-            style_text(name), justify="right" if has_figures else "left", overflow="fold", no_wrap=number < fixed
+            style_text(name),
+            justify="right" if has_figures else "left",
+            overflow="fold",
+            no_wrap=number < fixed,
         )
     for row in cells:
         table.add_row(*row)
@@ -207,7 +222,9 @@ class _StageColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         parts: list[str] = task.fields["stage"].parts()
         if waits := describe_waits():
-            return Text(escape_control(f"{parts[0]} · waiting: {waits}"), style="yellow", overflow="fold")
+            return Text(
+                escape_control(f"{parts[0]} · waiting: {waits}"), style="yellow", overflow="fold"
+            )
         return Text(escape_control(" · ".join(parts)), no_wrap=True, overflow="ellipsis")
 
 

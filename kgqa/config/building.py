@@ -35,7 +35,9 @@ def method(node: Node, function: object = None) -> Method:
     uses, known = part.uses, get_args(Need)
     name = f"method._target_={node['_target_']}"
     if not isinstance(uses, set | frozenset):
-        raise ConfigError(f"{name}: uses={uses!r} is no set. Write frozenset({{...}}) of {', '.join(known)}.")
+        raise ConfigError(
+            f"{name}: uses={uses!r} is no set. Write frozenset({{...}}) of {', '.join(known)}."
+        )
     for need in sorted(uses - {*known}, key=str):
         raise ConfigError(f"{name}: uses contains {need!r}. {nearest(str(need), known)}")
     return part
@@ -43,7 +45,9 @@ def method(node: Node, function: object = None) -> Method:
 
 def dataset(node: Node) -> Dataset:
     """Build a dataset. Its file is read at the first use. Its keys in `DATASET_KEYS` belong to the run."""
-    return build_part({key: value for key, value in node.items() if key not in DATASET_KEYS}, "dataset", Dataset)
+    return build_part(
+        {key: value for key, value in node.items() if key not in DATASET_KEYS}, "dataset", Dataset
+    )
 
 
 def model(node: Node) -> Model:
@@ -67,8 +71,14 @@ def build_part(node: Node, key: str, kind: Callable[..., T], **built: object) ->
 def check_part(part: Any, node: Node, key: str, kind: Callable[..., T]) -> T:
     """Return the object. Raise a ConfigError if it lacks a member of a class or protocol."""
     assert isinstance(kind, type)
-    members = dict.fromkeys(name for base in getmro(kind) for name in (*vars(base), *get_annotations(base)))
-    lacks = [name for name in members if name[0] != "_" and getattr_static(part, name, _ABSENT) is _ABSENT]
+    members = dict.fromkeys(
+        name for base in getmro(kind) for name in (*vars(base), *get_annotations(base))
+    )
+    lacks = [
+        name
+        for name in members
+        if name[0] != "_" and getattr_static(part, name, _ABSENT) is _ABSENT
+    ]
     if lacks:
         raise ConfigError(
             f"{key}._target_={node['_target_']}: not a {key}: missing {', '.join(lacks)}. See docs/OWN_CODE.md"
@@ -85,7 +95,12 @@ def build(node: Mapping[str, Any], key: str, **built: Any) -> Any:
     """
     target, types = check_node(node, key, built)
     values = {name: value for name, value in node.items() if name != "_target_"}
-    return target(**{name: check_value(f"{key}.{name}", value, types[name]) for name, value in values.items()}, **built)
+    return target(
+        **{
+            name: check_value(f"{key}.{name}", value, types[name]) for name, value in values.items()
+        },
+        **built,
+    )
 
 
 @contextmanager
@@ -126,7 +141,9 @@ def _check_missing(target: Callable[..., Json], given: Collection[str]) -> None:
     for name, parameter in inspect.signature(target).parameters.items():
         if parameter.default is parameter.empty and name not in given:
             owner = f"{target.__module__}.{target.__qualname__}"
-            raise ConfigError(f"no value for {name!r}, a field of {owner}. Add the line {name}: VALUE")
+            raise ConfigError(
+                f"no value for {name!r}, a field of {owner}. Add the line {name}: VALUE"
+            )
 
 
 def check_keys(node: Mapping[str, Any], key: str, run_keys: Collection[str] = ()) -> None:
@@ -156,11 +173,14 @@ def changing_settings(node: Mapping[str, Any], key: str, *, files: bool = False)
     return {
         name: value
         for name, value in node.items()
-        if name not in fields or (fields[name].can_change_files if files else fields[name].is_in_identity(value))
+        if name not in fields
+        or (fields[name].can_change_files if files else fields[name].is_in_identity(value))
     }
 
 
-def _import_node(node: Mapping[str, Any], key: str) -> tuple[Callable[..., Json], Mapping[str, Any]]:
+def _import_node(
+    node: Mapping[str, Any], key: str
+) -> tuple[Callable[..., Json], Mapping[str, Any]]:
     """Return the class of a node and the types of its parameters."""
     path = str(node.get("_target_", ""))
     target = import_target(path, key)
@@ -181,8 +201,12 @@ def read_keys(kind: type[T], overrides: Iterable[str], prefix: str = "") -> T:
     types = get_type_hints(kind, include_extras=True)
     values = {key.removeprefix(prefix): value for key, value in override_values(overrides).items()}
     if unknown := next((key for key in values if key not in types), None):
-        raise ConfigError(f"{prefix}{unknown}={values[unknown]}: unknown key. {nearest(unknown, types)}")
-    return kind(**{key: check_value(f"{prefix}{key}", value, types[key]) for key, value in values.items()})
+        raise ConfigError(
+            f"{prefix}{unknown}={values[unknown]}: unknown key. {nearest(unknown, types)}"
+        )
+    return kind(
+        **{key: check_value(f"{prefix}{key}", value, types[key]) for key, value in values.items()}
+    )
 
 
 def check_value(key: str, value: Any, expected: Any) -> Any:
@@ -194,11 +218,15 @@ def check_value(key: str, value: Any, expected: Any) -> Any:
     bare = expected.__origin__ if hasattr(expected, "__metadata__") else expected
     if getattr(bare, "_is_protocol", False):
         group = bare.__name__.lower()
-        raise ConfigError(f"{key}={value}: no settings of a {group}. Choose a preset with {group}@{key}=NAME")
+        raise ConfigError(
+            f"{key}={value}: no settings of a {group}. Choose a preset with {group}@{key}=NAME"
+        )
     if dataclasses.is_dataclass(bare):
         raise ConfigError(f"{key}={value}: this key has settings. Set one of them: {key}.KEY=VALUE")
     try:
-        adapter = TypeAdapter(expected, config=ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True))
+        adapter = TypeAdapter(
+            expected, config=ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True)
+        )
         return adapter.validate_python(value)
     except ValidationError as error:
         problem = error.errors()[0]

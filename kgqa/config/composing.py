@@ -110,21 +110,30 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
         _check_override(override)
     try:
         resolved, choices = _compose(overrides)
-    except (HydraException, OmegaConfBaseException, AssertionError, ValueError) as error:  # Hydra asserts its grammar
+    except (
+        HydraException,
+        OmegaConfBaseException,
+        AssertionError,
+        ValueError,
+    ) as error:  # Hydra asserts its grammar
         first, *more = str(error).strip().splitlines() or [type(error).__name__]
         reason = more[0] if first.endswith("raised while composing config:") and more else first
         raise ConfigError(f"{' '.join(overrides)}: {reason}") from error
     except YAMLError as error:
         raise ConfigError(explain_yaml(error)) from error
     except RecursionError as error:
-        raise ConfigError(f"{' '.join(overrides)}: a file names itself in its defaults. Remove it there.") from error
+        raise ConfigError(
+            f"{' '.join(overrides)}: a file names itself in its defaults. Remove it there."
+        ) from error
     _complete_own_files(resolved, choices, {parse_override(override).key for override in overrides})
     check_values(resolved)
     _check_known_keys(resolved, choices)
     # a preset's keys are there if its file does not say that they are the run's
     if "experiment" in resolved:
         file = config_file("experiment", str(choices["experiment"]))
-        raise ConfigError(f"{file}: its keys have no effect. Put '# @package _global_' into its first line")
+        raise ConfigError(
+            f"{file}: its keys have no effect. Put '# @package _global_' into its first line"
+        )
     if isinstance(server := resolved.pop(SERVER), Mapping):  # engine.base_url has an address
         raise ConfigError(f"server={server}: must be an address, e.g. http://127.0.0.1:8000/v1")
     resolved["roles"], engines = split_roles(resolved["roles"])
@@ -155,11 +164,15 @@ def _check_choice(key: str, value: str, group: str) -> None:
         if name not in choices and name != UNNAMED:
             raise ConfigError(f"{key}={name}: no such {group}. {nearest(name, choices)}")
     if is_swept or "," in value:
-        raise ConfigError(f"{key}={value}: a list of values is a sweep: kgqa run -m {key}={value} …")
+        raise ConfigError(
+            f"{key}={value}: a list of values is a sweep: kgqa run -m {key}={value} …"
+        )
     if value in choices and choices[value].suffix == ".yaml":
         read_yaml_text(choices[value])
         if key == "experiment" and "hydra" in load_node("experiment", value):
-            raise ConfigError(f"{choices[value]}: hydra: set these keys on the command line, after -m")
+            raise ConfigError(
+                f"{choices[value]}: hydra: set these keys on the command line, after -m"
+            )
 
 
 def _compose(overrides: Sequence[str]) -> tuple[dict[str, Json], dict[str, str | None]]:
@@ -193,7 +206,9 @@ def _resolve(config: Mapping[str, Json]) -> dict[str, Json]:
 
 
 @lru_cache(maxsize=128)
-def _compose_choices(choices: tuple[str, ...], _: object) -> tuple[DictConfig, Mapping[str, str | None]]:
+def _compose_choices(
+    choices: tuple[str, ...], _: object
+) -> tuple[DictConfig, Mapping[str, str | None]]:
     """Return the configuration of choices, and the names of all choices. Callers do not change them.
 
     Hydra needs 0.1 s for it. Cells of a sweep mostly differ in values, which are set afterwards.
@@ -233,12 +248,18 @@ def _set_value(config: DictConfig, override: str) -> None:
         remedy = "Close all brackets, or put quotes around the value, e.g. 'key=\"FILE#name\"'"
         raise ConfigError(f"{override}: cannot be read. {remedy}") from error
     if parsed.is_sweep_override():
-        remedy = f"write a list as {key}=[{value}], a text with commas as '{key}=\"…\"', a sweep with -m"
+        remedy = (
+            f"write a list as {key}=[{value}], a text with commas as '{key}=\"…\"', a sweep with -m"
+        )
         raise ConfigError(f"{override}: several values: {remedy}")
-    OmegaConf.update(config, find_role_key(config["roles"], key), parsed.value(), merge=True, force_add=True)
+    OmegaConf.update(
+        config, find_role_key(config["roles"], key), parsed.value(), merge=True, force_add=True
+    )
 
 
-def _complete_own_files(config: Mapping[str, Json], choices: Mapping[str, Json], keys: set[str]) -> None:
+def _complete_own_files(
+    config: Mapping[str, Json], choices: Mapping[str, Json], keys: set[str]
+) -> None:
     """Name the user's models and datasets after their files, and check the keys of a model.
 
     given: keys of the command line.
@@ -255,9 +276,12 @@ def _complete_own_files(config: Mapping[str, Json], choices: Mapping[str, Json],
 def resolve_node(group: str, name: str) -> Json:
     """Return the node of a choice among the defaults of all other groups. Faster than `compose` for many choices."""
     whole: Json = OmegaConf.to_container(_compose_choices((), own_files())[0])
-    return _resolve({key: _complete(value, key) for key, value in {**whole, group: load_node(group, name)}.items()})[
-        group
-    ]
+    return _resolve(
+        {
+            key: _complete(value, key)
+            for key, value in {**whole, group: load_node(group, name)}.items()
+        }
+    )[group]
 
 
 def _check_known_keys(config: Mapping[str, Json], choices: Mapping[str, Json]) -> None:
@@ -284,10 +308,14 @@ def _check_run_keys(config: Mapping[str, Json], run_keys: Sequence[str], method:
             raise ConfigError(f"{key}{text}: unknown key. {_hint_at_key(key, config, roots)}")
     roles, role_keys = config["roles"], [name for name in run_keys if name.startswith("roles.")]
     if not isinstance(roles, Mapping):
-        raise ConfigError(f"roles={roles}: this key has settings. Set one of them: roles.reader=PRESET")
+        raise ConfigError(
+            f"roles={roles}: this key has settings. Set one of them: roles.reader=PRESET"
+        )
     for role, value in () if is_own("method", method) else roles.items():
         if f"roles.{role}" not in role_keys:
-            raise ConfigError(f"roles.{role}={value}: unknown key. {nearest(f'roles.{role}', role_keys)}")
+            raise ConfigError(
+                f"roles.{role}={value}: unknown key. {nearest(f'roles.{role}', role_keys)}"
+            )
 
 
 def _hint_at_key(key: str, config: Mapping[str, Json], roots: Collection[str]) -> str:
@@ -299,13 +327,17 @@ def _hint_at_key(key: str, config: Mapping[str, Json], roots: Collection[str]) -
     return f"{KEYS[key]}." if key in KEYS else nearest(key, roots)
 
 
-def _check_group(config: Mapping[str, Json], run_keys: Sequence[str], group: str, name: str | None) -> None:
+def _check_group(
+    config: Mapping[str, Json], run_keys: Sequence[str], group: str, name: str | None
+) -> None:
     """Check the keys of a chosen component, and of the components in it."""
     node: Json = config.get(group)
     if node and not name:
         raise ConfigError(f"{group}: no preset is chosen. Choose one with {group}=NAME")
     if name and group != "experiment":
-        check_keys(node, group, {key.partition(".")[2] for key in run_keys if key.startswith(f"{group}.")})
+        check_keys(
+            node, group, {key.partition(".")[2] for key in run_keys if key.startswith(f"{group}.")}
+        )
 
 
 def _check_nodes(config: Mapping[str, Json], choices: Mapping[str, Json]) -> None:
@@ -325,7 +357,9 @@ def check_form(override: str) -> None:
     """Raise a ConfigError for a text that is not an override."""
     parsed = parse_override(override)
     if (not parsed.has_value and parsed.prefix != "~") or not parsed.choice_group.strip():
-        raise ConfigError(f"{override!r}: expected key=value, e.g. method=trace limit=10. See kgqa run --help")
+        raise ConfigError(
+            f"{override!r}: expected key=value, e.g. method=trace limit=10. See kgqa run --help"
+        )
 
 
 @dataclass(frozen=True)
@@ -378,13 +412,17 @@ def _parse_axis(override: str, parser: OverridesParser) -> Axis:
         (parsed,) = parser.parse_overrides([override])
     except (HydraException, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise ConfigError(f"{override}: cannot be read as a sweep ({reason}). E.g. method.candidates=15,20") from error
+        raise ConfigError(
+            f"{override}: cannot be read as a sweep ({reason}). E.g. method.candidates=15,20"
+        ) from error
     if not parsed.is_sweep_override():
         return Axis(override, parsed.key_or_group, (override,), swept=False)
     key, sweep = parsed.get_key_element(), parsed.value()
     if isinstance(sweep, IntervalSweep):
         low, high = (0.0 if end is None else end for end in (sweep.start, sweep.end))
-        return Axis(override, key, (), swept=True, span=ValueRange(low, high, log="log" in sweep.tags))
+        return Axis(
+            override, key, (), swept=True, span=ValueRange(low, high, log="log" in sweep.tags)
+        )
     values = tuple(dict.fromkeys(parsed.sweep_string_iterator()))  # each once
     if not values:
         raise ConfigError(f"{override}: no name matches. See kgqa run --help")

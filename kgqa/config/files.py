@@ -59,7 +59,9 @@ def config_files(group: str) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for folder in conf_folders():
         place = folder / SECOND.get(group, group)
-        for file in _list_shipped(place) if folder == package_conf() else sorted(place.glob("*.yaml")):
+        for file in (
+            _list_shipped(place) if folder == package_conf() else sorted(place.glob("*.yaml"))
+        ):
             files.setdefault(file.stem, file)
     return {**list_own_classes().get(SECOND.get(group, group), {}), **files}
 
@@ -73,7 +75,9 @@ def list_own_classes() -> Mapping[str, Mapping[str, Path]]:
     if folder.resolve() == package_folder().parent.resolve():  # kgqa's own clone
         return classes
     # a named pipe would never end
-    files = [file for file in sorted(folder.glob("*.py")) if file.is_file() and os.access(file, os.R_OK)]
+    files = [
+        file for file in sorted(folder.glob("*.py")) if file.is_file() and os.access(file, os.R_OK)
+    ]
     own = _list_own_classes(tuple((file, file.stat().st_mtime_ns) for file in files))
     return {group: {**classes.get(group, {}), **own.get(group, {})} for group in {**classes, **own}}
 
@@ -86,7 +90,14 @@ def list_installed_files() -> Mapping[str, Mapping[str, Path]]:
         for name, value in names.items():
             module = value.partition(":")[0]
             path = (module_root(module) or Path()).joinpath(*module.split("."))
-            file = next((each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file()), None)
+            file = next(
+                (
+                    each
+                    for each in (path.with_suffix(".py"), path / "__init__.py")
+                    if each.is_file()
+                ),
+                None,
+            )
             if file is not None:
                 groups.setdefault(group, {})[name] = file
     return groups
@@ -97,7 +108,9 @@ def _list_own_classes(files: tuple[tuple[Path, int], ...]) -> dict[str, dict[str
     classes: dict[str, dict[str, Path]] = {}
     for file, _ in files:
         text = file.read_text(encoding="utf-8", errors="replace")
-        if match := re.search(rf"(?m)^class {class_name(file.stem)}\((?:\w+\.)*({'|'.join(BASES)})\b", text):
+        if match := re.search(
+            rf"(?m)^class {class_name(file.stem)}\((?:\w+\.)*({'|'.join(BASES)})\b", text
+        ):
             classes.setdefault(BASES[match[1]], {})[file.stem] = file
     return classes
 
@@ -132,8 +145,12 @@ def is_own(group: str, name: str) -> bool:
 
 def own_files() -> tuple[tuple[str, int, int], ...]:
     """Return a key that changes with the user's own configuration files."""
-    files = [file for folder in conf_folders()[:-1] for file in sorted(folder.absolute().rglob("*.yaml"))]
-    files += [file.absolute() for classes in list_own_classes().values() for file in classes.values()]
+    files = [
+        file for folder in conf_folders()[:-1] for file in sorted(folder.absolute().rglob("*.yaml"))
+    ]
+    files += [
+        file.absolute() for classes in list_own_classes().values() for file in classes.values()
+    ]
     return tuple((str(file), (status := file.stat()).st_ctime_ns, status.st_size) for file in files)
 
 
@@ -173,7 +190,11 @@ def is_unnamed(group: str, name: str) -> bool:
 
 def load_yaml(file: Path, remedy: str = "Run the same command again") -> Json:
     """Return a configuration of kgqa, a user or a run. Raise a DataError if it cannot be read."""
-    return deepcopy(_parse_shipped(file)) if file.is_relative_to(package_conf()) else _parse(file, remedy)
+    return (
+        deepcopy(_parse_shipped(file))
+        if file.is_relative_to(package_conf())
+        else _parse(file, remedy)
+    )
 
 
 @cache
@@ -208,7 +229,9 @@ def _yaml_loader() -> type[Any]:
         for first, resolvers in Loader.yaml_implicit_resolvers.items()
     }
     Loader.add_implicit_resolver(
-        "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9.]*[eE][-+]?[0-9]+$"), list("-+0123456789")
+        "tag:yaml.org,2002:float",
+        re.compile(r"[-+]?[0-9][0-9.]*[eE][-+]?[0-9]+$"),
+        list("-+0123456789"),
     )
     return Loader
 
@@ -222,9 +245,13 @@ def read_yaml_text(file: Path) -> str:
         with open_file(file) as source:
             text = source.read().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{file}: not UTF-8 ({error.reason} at byte {error.start}). Save the file as UTF-8") from error
+        raise DataError(
+            f"{file}: not UTF-8 ({error.reason} at byte {error.start}). Save the file as UTF-8"
+        ) from error
     if (aliases := len(_ALIAS.findall(text))) > MAX_ALIASES:
-        raise DataError(f"{file}: {aliases} aliases (*name), the maximum is {MAX_ALIASES}. Write the values out")
+        raise DataError(
+            f"{file}: {aliases} aliases (*name), the maximum is {MAX_ALIASES}. Write the values out"
+        )
     return text
 
 
@@ -275,7 +302,9 @@ def describe_choice(group: str, name: str) -> str:
 
 def describe_module(file: Path) -> str:
     """Return the first paragraph of a module's docstring, without importing it."""
-    match = re.match(r'\s*"""(.*?)(?:\n\n|""")', file.read_text(encoding="utf-8", errors="replace"), re.DOTALL)
+    match = re.match(
+        r'\s*"""(.*?)(?:\n\n|""")', file.read_text(encoding="utf-8", errors="replace"), re.DOTALL
+    )
     return " ".join(match[1].split()) if match else ""
 
 
@@ -294,7 +323,9 @@ def list_defaults(group: str, name: str) -> list[GroupChoice]:
     """Return what a choice's file names under `defaults`. The group of `- dense` is the choice's own."""
     choices = _read_defaults(group, load_file(group, name))
     if GroupChoice(group, "", name) in choices:
-        raise DataError(f"{config_file(group, name)}: a file names itself in its defaults. Remove it there.")
+        raise DataError(
+            f"{config_file(group, name)}: a file names itself in its defaults. Remove it there."
+        )
     return choices
 
 
@@ -306,5 +337,9 @@ def _read_defaults(own_group: str, node: Mapping[str, Json]) -> list[GroupChoice
         for key, name in entry.items() if isinstance(entry, Mapping) else ():
             group, _, place = key.split()[-1].lstrip("/").partition("@")
             part = place.removeprefix(f"_global_.{group}")
-            choices.append(GroupChoice(part, "", str(name)) if part in SECOND else GroupChoice(group, part, str(name)))
+            choices.append(
+                GroupChoice(part, "", str(name))
+                if part in SECOND
+                else GroupChoice(group, part, str(name))
+            )
     return choices

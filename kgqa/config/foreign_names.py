@@ -24,9 +24,18 @@ NAMES: dict[tuple[str, str], str] = {
 }
 # by group and folded name: what to write instead
 REMEDIES: dict[tuple[str, str], str] = {
-    ("method", "hipporag"): "HippoRAG is a retriever. Use it with a method: method=retrieve_read retriever=hipporag",
-    ("method", "hipporag2"): "HippoRAG 2 is a retriever. Use it with a method: method=retrieve_read retriever=hipporag",
-    ("method", "raptor"): "RAPTOR is a retriever. Use it with a method: method=retrieve_read retriever=raptor",
+    (
+        "method",
+        "hipporag",
+    ): "HippoRAG is a retriever. Use it with a method: method=retrieve_read retriever=hipporag",
+    (
+        "method",
+        "hipporag2",
+    ): "HippoRAG 2 is a retriever. Use it with a method: method=retrieve_read retriever=hipporag",
+    (
+        "method",
+        "raptor",
+    ): "RAPTOR is a retriever. Use it with a method: method=retrieve_read retriever=raptor",
     ("method", "tracetriple"): "Use method=trace",
     ("method", "tracedoc"): "Use method=trace method.context=documents",
     ("engine", "litellm"): "Use the address of the proxy: server=http://127.0.0.1:4000",

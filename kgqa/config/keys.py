@@ -59,18 +59,24 @@ class Key:
     def describe(self) -> str:
         """Return meaning, default and source, for help."""
         default = f"(default: {self.default})" if self.default else ""
-        return " ".join(filter(None, (self.meaning, default, self.source.text and f"[{self.source.text}]")))
+        return " ".join(
+            filter(None, (self.meaning, default, self.source.text and f"[{self.source.text}]"))
+        )
 
 
 def format_default(value: Json) -> str:
     """Return a value as a command line has it."""
     if isinstance(value, str):
-        return value if value and value == value.strip() and "\n" not in value else json.dumps(value)
+        return (
+            value if value and value == value.strip() and "\n" not in value else json.dumps(value)
+        )
     if isinstance(value, list):
         return f"[{', '.join(map(format_default, value))}]"
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{key}: {format_default(inner)}' for key, inner in value.items())}}}"
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return (
+        "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    )
 
 
 # Nodes
@@ -104,7 +110,9 @@ def read_origins(origins: Json, where: str) -> dict[str, Source]:
                 by_key.setdefault(key, {})[kind] = str(text)
         return {key: Source(**texts) for key, texts in by_key.items()}
     except (AttributeError, TypeError) as error:
-        raise DataError(f"{where}: origins must be like {{paper: {{KEY: PLACE}}}} ({error})") from error
+        raise DataError(
+            f"{where}: origins must be like {{paper: {{KEY: PLACE}}}} ({error})"
+        ) from error
 
 
 @lru_cache(maxsize=512)
@@ -119,7 +127,9 @@ def _load_node(group: str, name: str, files: object) -> dict[str, Json]:
             inner[key] = load_node(choice.group, choice.name)
         elif choice.group == group:
             whole = merge_nodes(whole, _load_node(group, choice.name, files))
-    whole = merge_nodes(whole, {key: value for key, value in load_file(group, name).items() if key != "defaults"})
+    whole = merge_nodes(
+        whole, {key: value for key, value in load_file(group, name).items() if key != "defaults"}
+    )
     if group == "model":
         whole.setdefault("_target_", MODEL)
     if is_unnamed(group, name):
@@ -145,7 +155,9 @@ def complete_node(node: Mapping[str, Json], key: str) -> dict[str, Json]:
             complete[name] = _complete_value(node[name], field, f"{key}.{name}")
         elif field.default is not MISSING:
             complete[name] = to_plain(field.default)
-    return complete | {name: value for name, value in node.items() if name not in (*complete, *FILE_KEYS)}
+    return complete | {
+        name: value for name, value in node.items() if name not in (*complete, *FILE_KEYS)
+    }
 
 
 def _complete_value(value: Json, field: DeclaredField, key: str) -> Json:
@@ -155,7 +167,10 @@ def _complete_value(value: Json, field: DeclaredField, key: str) -> Json:
         return complete_node(value, key)
     if inner := _settings_class(field.type):
         defaults = {name: to_plain(each.default) for name, each in declared_fields(inner).items()}
-        return {**{name: default for name, default in defaults.items() if default is not MISSING}, **value}
+        return {
+            **{name: default for name, default in defaults.items() if default is not MISSING},
+            **value,
+        }
     return dict(value)
 
 
@@ -163,7 +178,11 @@ def _settings_class(kind: Any) -> Any:
     """Return the dataclass in a type such as `Annotated[About | None, …]`, or None."""
     if hasattr(kind, "__metadata__"):
         return _settings_class(kind.__origin__)
-    return kind if is_dataclass(kind) else next(filter(None, map(_settings_class, get_args(kind))), None)
+    return (
+        kind
+        if is_dataclass(kind)
+        else next(filter(None, map(_settings_class, get_args(kind))), None)
+    )
 
 
 def to_plain(value: Any) -> Json:
@@ -185,8 +204,15 @@ def list_keys(group: str, name: str) -> tuple[Key, ...]:
     """Return the keys of a choice, in the order of its class."""
     if group == "experiment":
         origins = read_origins(load_file(group, name).get(ORIGINS, {}), f"{group}={name}")
-        values = {key: value for key, value in load_file(group, name).items() if key not in ("defaults", *FILE_KEYS)}
-        return tuple(Key(key, value, "", origins.get(key, Source())) for key, value in flatten(values).items())
+        values = {
+            key: value
+            for key, value in load_file(group, name).items()
+            if key not in ("defaults", *FILE_KEYS)
+        }
+        return tuple(
+            Key(key, value, "", origins.get(key, Source()))
+            for key, value in flatten(values).items()
+        )
     return tuple(_list_node_keys(load_node(group, name), group, "", load_origins(group, name)))
 
 
@@ -218,14 +244,20 @@ def _list_node_keys(
             continue
         field, path = fields.get(name), prefix + name
         setting = field.setting if field else UNKNOWN
-        either = tuple(f"{prefix}{condition}" for condition in setting.only_if.split(" or ") if condition)
+        either = tuple(
+            f"{prefix}{condition}" for condition in setting.only_if.split(" or ") if condition
+        )
         needed = (*conditions, either) if either else conditions
         if isinstance(value, Mapping) and "_target_" in value:
             if setting.meaning:
                 yield Key(path, NODE, setting.meaning, origins.get(path, setting), needed)
             yield from _list_node_keys(value, f"{key}.{name}", f"{path}.", origins, needed)
         else:
-            is_default = field is not None and field.default is not MISSING and to_plain(field.default) == value
+            is_default = (
+                field is not None
+                and field.default is not MISSING
+                and to_plain(field.default) == value
+            )
             has_reference = "${" in str(value)
             # the source of a default is not that of another value
             declared: Source = setting if is_default or has_reference else Source()
@@ -234,7 +266,11 @@ def _list_node_keys(
 
 def find_sources(config: Config) -> dict[str, str]:
     """Return the source of each value: that of its declaration or file, or who set another value, and both."""
-    choices = {group: name for group, name in config["choices"].items() if name and name in config_files(group)}
+    choices = {
+        group: name
+        for group, name in config["choices"].items()
+        if name and name in config_files(group)
+    }
     experiment = choices.pop("experiment", None)
     preset = {key.name: key for key in list_keys("experiment", experiment)} if experiment else {}
     values, sources = flatten(config), dict[str, str]()
@@ -242,15 +278,25 @@ def find_sources(config: Config) -> dict[str, str]:
         for key in list_keys(group, name):
             part = f"{group}.{key.name}"
             sources[part] = key.source.text
-            for inner, original in flatten({part: key.value}).items() if key.value is not NODE else ():
+            for inner, original in (
+                flatten({part: key.value}).items() if key.value is not NODE else ()
+            ):
                 if inner in values and values[inner] != original and "${" not in str(original):
-                    sources[inner] = _describe_change(key, original, values[inner], preset.get(inner), experiment)
+                    sources[inner] = _describe_change(
+                        key, original, values[inner], preset.get(inner), experiment
+                    )
     return {part: source for part, source in sources.items() if source}
 
 
-def _describe_change(key: Key, original: Json, value: Json, preset: Key | None, experiment: str | None) -> str:
+def _describe_change(
+    key: Key, original: Json, value: Json, preset: Key | None, experiment: str | None
+) -> str:
     who = "set on the command line"
     if preset is not None and preset.value == value:
-        who = f"experiment={experiment}" + (f" ({preset.source.text})" if preset.source.text else "")
+        who = f"experiment={experiment}" + (
+            f" ({preset.source.text})" if preset.source.text else ""
+        )
     kind = "paper" if key.source.is_published else "default"
-    return f"{who}; {kind}: {format_default(original)}" + (f" ({key.source.text})" if key.source.text else "")
+    return f"{who}; {kind}: {format_default(original)}" + (
+        f" ({key.source.text})" if key.source.text else ""
+    )

@@ -14,7 +14,9 @@ Value = str | int | float | bool | None | Path | Sequence["Value"] | Mapping[str
 # what Hydra's grammar takes for one text as it stands
 _PLAIN = re.compile(r"[\w./@%+-][\w./@:%+ -]*(?<! )", re.ASCII)
 _ROLE = re.compile(r"([^:+]*?)(?:\+(.*?)|:(.*?))?(?:@([^@/:+]*))?", re.DOTALL)
-_READ_OTHERWISE = re.compile(r"(?i)[+-]?(\d[\d_.e+-]*|\.\d[\d_e+-]*|inf|nan)|true|false|null")  # as number, switch
+_READ_OTHERWISE = re.compile(
+    r"(?i)[+-]?(\d[\d_.e+-]*|\.\d[\d_e+-]*|inf|nan)|true|false|null"
+)  # as number, switch
 
 
 class Override(NamedTuple):
@@ -67,12 +69,16 @@ def override_group(override: str) -> str:
 HYDRA = ("hydra/", "hydra.")
 
 
-def split_overrides(overrides: Iterable[str], *prefixes: str | tuple[str, ...]) -> list[tuple[str, ...]]:
+def split_overrides(
+    overrides: Iterable[str], *prefixes: str | tuple[str, ...]
+) -> list[tuple[str, ...]]:
     """Return the overrides that start with the first of the prefixes, with the second and so on, then the others."""
     parts: list[list[str]] = [[] for _ in (*prefixes, "")]
     for override in overrides:
         bare = override.lstrip("+~")
-        place = next((n for n, prefix in enumerate(prefixes) if bare.startswith(prefix)), len(prefixes))
+        place = next(
+            (n for n, prefix in enumerate(prefixes) if bare.startswith(prefix)), len(prefixes)
+        )
         parts[place].append(override)
     return [tuple(part) for part in parts]
 
@@ -127,9 +133,13 @@ def format_value(value: Value) -> str:
         return json.dumps(value)
     if isinstance(value, str | Path):
         text = str(value)
-        return text if _PLAIN.fullmatch(text) and not _READ_OTHERWISE.fullmatch(text) else _quote(text)
+        return (
+            text if _PLAIN.fullmatch(text) and not _READ_OTHERWISE.fullmatch(text) else _quote(text)
+        )
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{name}:{format_value(member)}" for name, member in value.items()) + "}"
+        return (
+            "{" + ",".join(f"{name}:{format_value(member)}" for name, member in value.items()) + "}"
+        )
     return "[" + ",".join(map(format_value, value)) + "]"
 
 

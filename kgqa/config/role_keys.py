@@ -30,7 +30,9 @@ def find_role_key(roles: Json, key: str) -> str:
     return f"roles.{role}.{ENGINE_NAME}" if setting == ENGINE else key
 
 
-def split_roles(roles: Mapping[str, Json]) -> tuple[dict[str, str | None], dict[str, dict[str, Json]]]:
+def split_roles(
+    roles: Mapping[str, Json],
+) -> tuple[dict[str, str | None], dict[str, dict[str, Json]]]:
     """Return the choice of each role, `[PRESET][+ADAPTER][@ENGINE]`, and the settings of its engine."""
     choices, engines = dict[str, str | None](), dict[str, dict[str, Json]]()
     for role, value in roles.items():

@@ -36,7 +36,9 @@ class RunSettings:
     """The keys of a run. `require_existing` is the key `kg.require_existing`."""
 
     limit: Annotated[
-        Count | None, Setting("Maximum number of questions, the first in file order. null: all."), SCOPE
+        Count | None,
+        Setting("Maximum number of questions, the first in file order. null: all."),
+        SCOPE,
     ] = None
     sample: Annotated[
         Count | Literal["trace_paper"] | None,
@@ -46,20 +48,29 @@ class RunSettings:
         ),
     ] = None
     ids: Annotated[
-        tuple[str, ...] | None, Setting("Ids of the questions to answer, e.g. ids=[a,b]. null: all."), SCOPE
+        tuple[str, ...] | None,
+        Setting("Ids of the questions to answer, e.g. ids=[a,b]. null: all."),
+        SCOPE,
     ] = None
     shard: Annotated[
-        Annotated[str, matches(r"[1-9]\d{0,3}/[1-9]\d{0,3}", "must be like 3/64: the third of 64 parts")] | None,
+        Annotated[
+            str, matches(r"[1-9]\d{0,3}/[1-9]\d{0,3}", "must be like 3/64: the third of 64 parts")
+        ]
+        | None,
         Setting(
             "Part of the questions: 3/64 is the third of 64. After all parts, the same command without shard= joins "
             "them from the call cache. null: all."
         ),
         SCOPE,
     ] = None
-    seed: Annotated[int, Setting("Random seed of sampled calls, `sample` and bootstrap intervals.")] = 0
+    seed: Annotated[
+        int, Setting("Random seed of sampled calls, `sample` and bootstrap intervals.")
+    ] = 0
     repeat: Annotated[
         Count,
-        Setting("Number of the repetition, which changes the random seed of sampled calls. repeats=N runs 1 to N."),
+        Setting(
+            "Number of the repetition, which changes the random seed of sampled calls. repeats=N runs 1 to N."
+        ),
         AddedLater(),
     ] = 1
     max_parallel_questions: Annotated[
@@ -79,7 +90,9 @@ class RunSettings:
         PLACE,
     ] = None
     output_dir: Annotated[
-        Folder | None, Setting("Folder of the run. null: outputs/<dataset>/<method>/<model>/<run_name>."), PLACE
+        Folder | None,
+        Setting("Folder of the run. null: outputs/<dataset>/<method>/<model>/<run_name>."),
+        PLACE,
     ] = None
     dry_run: Annotated[
         bool,
@@ -111,7 +124,9 @@ class RunSettings:
     ] = 0.05
     allow_trained_questions: Annotated[
         bool,
-        Setting("Run on questions that an adapter or encoder was trained on, with a warning in the report."),
+        Setting(
+            "Run on questions that an adapter or encoder was trained on, with a warning in the report."
+        ),
         NotIdentity("a permission"),
     ] = False
     scoring: Annotated[
@@ -128,7 +143,9 @@ class RunSettings:
         NotIdentity("forbids to extract triples"),
     ] = False
     roles: Annotated[
-        dict[str, str | None], Setting("Models per role."), NotIdentity("added by the experiment, without the judge's")
+        dict[str, str | None],
+        Setting("Models per role."),
+        NotIdentity("added by the experiment, without the judge's"),
     ] = field(default_factory=dict)
 
     @property
@@ -138,8 +155,13 @@ class RunSettings:
 
     def identity(self) -> dict[str, Json]:
         """Return the settings that can change an answer."""
-        values = {name: (field, getattr(self, name)) for name, field in declared_fields(type(self)).items()}
-        return {name: value for name, (field, value) in values.items() if field.is_in_identity(value)}
+        values = {
+            name: (field, getattr(self, name))
+            for name, field in declared_fields(type(self)).items()
+        }
+        return {
+            name: value for name, (field, value) in values.items() if field.is_in_identity(value)
+        }
 
 
 REQUIRE_EXISTING = "kg.require_existing"
@@ -167,7 +189,9 @@ SERVER_KEY = Setting(
     "Address of a running server, e.g. http://127.0.0.1:8000/v1. Implies engine=openai and the model that it serves."
 )
 DATASET_KEYS: Mapping[str, Setting] = {
-    "verified": Setting("Folder of a run with method=verify: use only its valid questions. null: all."),
+    "verified": Setting(
+        "Folder of a run with method=verify: use only its valid questions. null: all."
+    ),
     "perturb": Setting(
         "Change each question: remove_gold | distractors:K | swap_answer | other_answer | shuffle. null: unchanged."
     ),
@@ -195,6 +219,11 @@ def list_run_keys() -> tuple[Key, ...]:
         if name != "roles":
             key = REQUIRE_EXISTING if name == "require_existing" else name
             keys.append(Key(key, to_plain(declared.default), declared.setting.meaning, Source()))
-    keys += (Key(f"dataset.{name}", None, setting.meaning, Source()) for name, setting in DATASET_KEYS.items())
-    keys += (Key(f"roles.{role}", None, setting.meaning, Source()) for role, setting in ROLES.items())
+    keys += (
+        Key(f"dataset.{name}", None, setting.meaning, Source())
+        for name, setting in DATASET_KEYS.items()
+    )
+    keys += (
+        Key(f"roles.{role}", None, setting.meaning, Source()) for role, setting in ROLES.items()
+    )
     return tuple(keys)

@@ -22,14 +22,22 @@ def write_scaffold(group: str, name: str, source: str = "") -> list[Path]:
         ConfigError: the name is taken or no name for a module, or one of the files is there. Nothing is written then.
     """
     if user_conf().resolve() == package_conf().resolve():
-        raise ConfigError(f"{user_folder().resolve()} is kgqa's own folder. Change to your own folder.")
+        raise ConfigError(
+            f"{user_folder().resolve()} is kgqa's own folder. Change to your own folder."
+        )
     _check_name(group, name)
     scaffold = package_folder() / "scaffold" / group
     texts = {}
     for file in sorted(file for file in scaffold.rglob("*") if file.is_file()):
         # Python is packaged as .py.txt, so that tools ignore it
-        within = Path(_rename(group, file.relative_to(scaffold).as_posix(), name).removesuffix(".txt"))
-        path = user_conf() / within.relative_to("conf") if within.parts[0] == "conf" else user_folder() / within
+        within = Path(
+            _rename(group, file.relative_to(scaffold).as_posix(), name).removesuffix(".txt")
+        )
+        path = (
+            user_conf() / within.relative_to("conf")
+            if within.parts[0] == "conf"
+            else user_folder() / within
+        )
         texts[path] = _rename(group, file.read_text(encoding="utf-8"), name)
     for path in texts:
         if path.exists():
@@ -63,7 +71,9 @@ def copy_prompt(name: str) -> Path:
 def shipped_templates() -> list[str]:
     """Return the names of kgqa's templates, such as trace/select."""
     folder = prompt_folders()[1]
-    return sorted(file.relative_to(folder).with_suffix("").as_posix() for file in folder.rglob("*.j2"))
+    return sorted(
+        file.relative_to(folder).with_suffix("").as_posix() for file in folder.rglob("*.j2")
+    )
 
 
 def find_unused_templates() -> dict[Path, str]:
@@ -71,7 +81,9 @@ def find_unused_templates() -> dict[Path, str]:
     own, shipped = prompt_folders()
     names = shipped_templates()
     unused = {}
-    for file in sorted(own.rglob("*.j2")) if own.is_dir() and own.resolve() != shipped.resolve() else ():
+    for file in (
+        sorted(own.rglob("*.j2")) if own.is_dir() and own.resolve() != shipped.resolve() else ()
+    ):
         name = file.relative_to(own).with_suffix("").as_posix()
         siblings = [each for each in names if each.rpartition("/")[0] == name.rpartition("/")[0]]
         if siblings and name not in names:
@@ -83,20 +95,36 @@ def _set_source(text: str, source: str) -> str:
     """Set where the weights of a model's file are."""
     is_hub = bool(HUB_NAME.fullmatch(source)) and not Path(source).exists()
     text = re.sub(r"(?m)^hub: \S+", f"hub: {source if is_hub else 'null'}", text)
-    return re.sub(r"(?m)^path: \S+", f"path: {'null' if is_hub else Path(source).expanduser().absolute()}", text)
+    return re.sub(
+        r"(?m)^path: \S+",
+        f"path: {'null' if is_hub else Path(source).expanduser().absolute()}",
+        text,
+    )
 
 
 def _check_name(group: str, name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or iskeyword(name):
-        raise ConfigError(f"{name}: use small letters, digits and underscores only, e.g. my_{group}")
+        raise ConfigError(
+            f"{name}: use small letters, digits and underscores only, e.g. my_{group}"
+        )
     if name in config_files(group):
         raise ConfigError(f"{group}={name}: this name exists. Choose another name.")
-    if group != "model" and not (user_folder() / f"{name}.py").exists() and find_spec(name) is not None:
-        raise ConfigError(f"{name}: an installed module has this name and would be imported. Choose another name.")
+    if (
+        group != "model"
+        and not (user_folder() / f"{name}.py").exists()
+        and find_spec(name) is not None
+    ):
+        raise ConfigError(
+            f"{name}: an installed module has this name and would be imported. Choose another name."
+        )
 
 
 def _rename(group: str, text: str, name: str) -> str:
     """Replace `my_method`, `MyMethod` and "My method" by the new name in its three forms."""
-    for form in (str, lambda words: words.title().replace("_", ""), lambda words: words.replace("_", " ").capitalize()):
+    for form in (
+        str,
+        lambda words: words.title().replace("_", ""),
+        lambda words: words.replace("_", " ").capitalize(),
+    ):
         text = text.replace(form(f"my_{group}"), form(name))
     return text

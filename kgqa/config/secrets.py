@@ -11,7 +11,9 @@ from kgqa.errors import ConfigError
 from kgqa.types import Json
 from kgqa.util.redaction import MIN_LENGTH, has_credentials, is_secret, secret_variables
 
-VARIABLE = re.compile(r"\$\{\s*(?:oc\.)?env\s*:\s*([A-Za-z_]\w*)")  # as OmegaConf reads the environment
+VARIABLE = re.compile(
+    r"\$\{\s*(?:oc\.)?env\s*:\s*([A-Za-z_]\w*)"
+)  # as OmegaConf reads the environment
 # API keys of OpenAI and Anthropic, Hugging Face, GitHub, GitLab, Groq, xAI, NVIDIA, Perplexity, Google, AWS, Slack
 _KEY = re.compile(
     r"(?<![A-Za-z0-9])("
@@ -38,8 +40,14 @@ def check_values(config: Config) -> None:
 
     The message does not repeat the value.
     """
-    named = {text for key, text in _texts(config) if key.endswith("_env")}  # engine.api_key_env, graph.token_env
-    read = {name: value for name in named if len((value := os.environ.get(name, "")).strip()) > MIN_LENGTH}
+    named = {
+        text for key, text in _texts(config) if key.endswith("_env")
+    }  # engine.api_key_env, graph.token_env
+    read = {
+        name: value
+        for name in named
+        if len((value := os.environ.get(name, "")).strip()) > MIN_LENGTH
+    }
     secrets = {name: value.strip() for name, value in {**secret_variables(), **read}.items()}
     for key, text in _texts(config):
         for variable, value in secrets.items():
@@ -47,7 +55,10 @@ def check_values(config: Config) -> None:
                 raise _refusal(key, f"holds the value of ${variable}, which")
         check_text(key, text)
         if has_credentials(text):
-            raise _refusal(f"{key}:", "an address must not contain a user name, a password or a query with a key. It")
+            raise _refusal(
+                f"{key}:",
+                "an address must not contain a user name, a password or a query with a key. It",
+            )
 
 
 def check_text(key: str, text: str) -> None:

@@ -31,5 +31,9 @@ def list_reported_settings(config: Config) -> dict[str, Json]:
         for key, value in config.items()
         if key not in UNREPORTED and (key not in fields or fields[key].can_change_files)
     }
-    nodes = {key: changing_settings(config[key], key, files=True) for key in ("engine", "retriever") if config.get(key)}
+    nodes = {
+        key: changing_settings(config[key], key, files=True)
+        for key in ("engine", "retriever")
+        if config.get(key)
+    }
     return {**settings, **nodes}

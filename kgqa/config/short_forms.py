@@ -8,7 +8,13 @@ from pathlib import Path
 
 from kgqa.config.files import UNNAMED, config_files, group_names, load_file, load_yaml
 from kgqa.config.foreign_names import KEYS, REMEDIES, find_name, fold
-from kgqa.config.overrides import Override, format_override, override_key, override_values, parse_override
+from kgqa.config.overrides import (
+    Override,
+    format_override,
+    override_key,
+    override_values,
+    parse_override,
+)
 from kgqa.engines.openai.access import check_address
 from kgqa.errors import ConfigError, nearest
 from kgqa.util.hub import HUB_NAME
@@ -17,7 +23,10 @@ SERVER = "server"
 # a judge's own server and key
 # engines whose models are at a server or a vendor
 REMOTE = ("openai", "anthropic", "gemini")
-JUDGE_KEYS = {"judge.server": "roles.judge.engine.base_url", "judge.api_key_env": "roles.judge.engine.api_key_env"}
+JUDGE_KEYS = {
+    "judge.server": "roles.judge.engine.base_url",
+    "judge.api_key_env": "roles.judge.engine.api_key_env",
+}
 
 
 def expand_short_forms(overrides: Sequence[str]) -> list[str]:
@@ -28,20 +37,34 @@ def expand_short_forms(overrides: Sequence[str]) -> list[str]:
     """
     values = override_values(overrides)
     address = _find_server(values)
-    words = [_expand_judge_key(override) for override in overrides if override_key(override) != SERVER]
+    words = [
+        _expand_judge_key(override) for override in overrides if override_key(override) != SERVER
+    ]
     if address:
         for key in ("engine", "engine.base_url"):
             if values.get(key, "openai") != "openai":
-                raise ConfigError(f"{key}={values[key]}: server={address} already sets it. Remove {key}=.")
+                raise ConfigError(
+                    f"{key}={values[key]}: server={address} already sets it. Remove {key}=."
+                )
         check_address(SERVER, address)
         rest = [word for word in words if word != "engine=openai"]
         words = ["engine=openai", format_override("engine.base_url", address), *rest]
-    elif "engine.base_url" in values and "experiment" not in values and values.get("engine") not in REMOTE:
+    elif (
+        "engine.base_url" in values
+        and "experiment" not in values
+        and values.get("engine") not in REMOTE
+    ):
         loads = f"engine={values.get('engine', 'llamacpp')} loads a model itself"
-        raise ConfigError(f"engine.base_url={values['engine.base_url']}: {loads}. {KEYS['base_url']}.")
+        raise ConfigError(
+            f"engine.base_url={values['engine.base_url']}: {loads}. {KEYS['base_url']}."
+        )
     words = list(map(_expand_name, words))
     has_server = bool(address) or values.get("engine") in REMOTE
-    return [each for word in words for each in _expand_model(parse_override(word), has_server=has_server)]
+    return [
+        each
+        for word in words
+        for each in _expand_model(parse_override(word), has_server=has_server)
+    ]
 
 
 def find_preset(name: str) -> str | None:
@@ -55,7 +78,12 @@ def find_preset(name: str) -> str | None:
 
 def model_slug(name: str) -> str:
     """Return a model's name as a folder can have it, without the owner: Qwen3-8B of Qwen/Qwen3-8B."""
-    return re.sub(r"[^\w.+-]+", "-", name.rstrip("/").rpartition("/")[2].removesuffix(".gguf")).strip("-.") or "model"
+    return (
+        re.sub(r"[^\w.+-]+", "-", name.rstrip("/").rpartition("/")[2].removesuffix(".gguf")).strip(
+            "-."
+        )
+        or "model"
+    )
 
 
 def _find_server(values: Mapping[str, str]) -> str:
@@ -90,7 +118,12 @@ def _expand_name(text: str) -> str:
 
 def _expand_model(override: Override, *, has_server: bool) -> list[str]:
     name = override.value.strip("\"'")
-    if override.key != "model" or not name or name in config_files("model") or name.startswith(("choice(", "glob(")):
+    if (
+        override.key != "model"
+        or not name
+        or name in config_files("model")
+        or name.startswith(("choice(", "glob("))
+    ):
         return [override.text]
     is_path = name.endswith(".gguf") or name.startswith((".", "/", "~")) or Path(name).exists()
     if preset := find_preset(name):
@@ -100,9 +133,17 @@ def _expand_model(override: Override, *, has_server: bool) -> list[str]:
     if is_path and ":" not in name:
         path = Path(name)
         stem = path.stem if path.suffix == ".gguf" else path.resolve().name
-        return [f"model={UNNAMED}", format_override("model.name", stem), format_override("model.path", name)]
+        return [
+            f"model={UNNAMED}",
+            format_override("model.name", stem),
+            format_override("model.path", name),
+        ]
     if HUB_NAME.fullmatch(name):
-        return [f"model={UNNAMED}", format_override("model.name", name), format_override("model.hub", name)]
+        return [
+            f"model={UNNAMED}",
+            format_override("model.name", name),
+            format_override("model.hub", name),
+        ]
     if "," in name:
         return [override.text]
     raise ConfigError(

@@ -14,7 +14,10 @@ from kgqa.util.places import conf_folders, package_conf
 from kgqa.util.plugins import import_code
 
 # groups with classes that no file has to name
-UNNAMED_CLASSES = {"adapter": {"kgqa.artifacts.adapter.Adapter"}, "model": {"kgqa.engines.weights.Model"}}
+UNNAMED_CLASSES = {
+    "adapter": {"kgqa.artifacts.adapter.Adapter"},
+    "model": {"kgqa.engines.weights.Model"},
+}
 _TARGET = re.compile(r"^(.*?)\b_target_: *([\w.]+)", re.MULTILINE)
 
 
@@ -63,7 +66,9 @@ def _check_shipped(path: str, key: str, targets: Mapping[str, set[str]]) -> None
     """Raise a ConfigError if no configuration file names this `_target_` for the group, or inside of a component."""
     group, inner, _ = key.partition(".")
     # a part of a retriever can be any retriever
-    shipped = set().union(*targets.values()) if inner else targets.get(SECOND.get(group, group), set())
+    shipped = (
+        set().union(*targets.values()) if inner else targets.get(SECOND.get(group, group), set())
+    )
     if path not in shipped:
         hint = nearest(path, shipped) if shipped else "Choose a preset."
         raise ConfigError(f"{key}._target_={path}: not a class of a {group}. {hint}")
@@ -77,7 +82,10 @@ def load_run_config(folder: Path) -> dict[str, Json]:
     """
     file = folder / "config.yaml"
     config = load_yaml(file)
-    if not isinstance(config, Mapping) or not {"dataset", "model", "engine", "roles"} <= config.keys():
+    if (
+        not isinstance(config, Mapping)
+        or not {"dataset", "model", "engine", "roles"} <= config.keys()
+    ):
         raise DataError(f"{file}: not the configuration of a run. Run the run's command again")
     targets = {**_read_targets(conf_folders()), **UNNAMED_CLASSES}
     try:
@@ -94,7 +102,9 @@ def find_target(group: str, target: str) -> str:
     """Return the location of a `_target_`, as `FILE:LINE`, in the user's files of a group, or ""."""
     for name, file in config_files(group).items() if group in groups() and target else ():
         if is_own(group, name):
-            for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+            for number, line in enumerate(
+                file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1
+            ):
                 if re.match(rf"_target_: *{re.escape(target)}\b", line):
                     return f"{file}:{number}"
     return ""

@@ -14,8 +14,12 @@ from kgqa.util.places import prompt_folders, user_folder
 
 def find_user_parts(config: Config) -> Own | None:
     """Return the files of a configuration that are not kgqa's, or None."""
-    own_files = {group: name for group, name in config["choices"].items() if name and is_own(group, name)}
-    choices = {f"{group}={name}": str(config_file(group, name)) for group, name in own_files.items()}
+    own_files = {
+        group: name for group, name in config["choices"].items() if name and is_own(group, name)
+    }
+    choices = {
+        f"{group}={name}": str(config_file(group, name)) for group, name in own_files.items()
+    }
     files = hash_user_code(config)
     return Own(choices=choices, files=files) if choices or files else None
 
@@ -25,7 +29,9 @@ def hash_user_code(config: Config) -> dict[str, str]:
 
     These are modules, the files that they name, and templates.
     """
-    targets = {value for key, value in flatten(config).items() if key.rpartition(".")[2] == "_target_"}
+    targets = {
+        value for key, value in flatten(config).items() if key.rpartition(".")[2] == "_target_"
+    }
     targets |= {metric.target for metric in list_own_metrics().values()}
     code = {file for target in targets for file in _code_files(str(target))}
     code |= {file for target in targets for file in _data_files(str(target))}
@@ -40,7 +46,9 @@ def _code_files(path: str) -> list[Path]:
         return []
     if (package := user_folder() / top).is_dir():
         return list(package.rglob("*.py"))
-    return [file for name, file in find_modules(path.rpartition(".")[0]) if not name.startswith("kgqa.")]
+    return [
+        file for name, file in find_modules(path.rpartition(".")[0]) if not name.startswith("kgqa.")
+    ]
 
 
 def _data_files(path: str) -> list[Path]:

@@ -37,7 +37,9 @@ class AuthorsTemplate(BaseModel):
     values: Mapping[str, str] = {}
 
 
-def write_templates(file: Path, templates: Mapping[str, AuthorsTemplate], folder: Path) -> list[Path]:
+def write_templates(
+    file: Path, templates: Mapping[str, AuthorsTemplate], folder: Path
+) -> list[Path]:
     """Write the templates of a program's file into a folder of templates, and return their paths.
 
     Raises DataError: the file has no such string, or an expression without a value.
@@ -72,10 +74,15 @@ def read_string(source: str, line: int, file: Path) -> str:
         _text_of(node)
         for node in ast.walk(ast.parse(source))
         if getattr(node, "lineno", None) == line
-        and (isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str)))
+        and (
+            isinstance(node, ast.JoinedStr)
+            or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+        )
     ]
     if not strings:
-        raise DataError(f"{file}:{line}: no string starts here. It is not the expected version of the file")
+        raise DataError(
+            f"{file}:{line}: no string starts here. It is not the expected version of the file"
+        )
     return max(strings, key=len)
 
 
@@ -94,7 +101,9 @@ def _to_jinja(text: str, values: Mapping[str, str], file: Path) -> str:
     """Return a program's text as Jinja, with the values instead of the expressions in braces."""
     expressions = "|".join(re.escape(f"{{{expression}}}") for expression in values)
     if missing := [expression for expression in values if f"{{{expression}}}" not in text]:
-        raise DataError(f"{file}: no {{{missing[0]}}} in this text. It is not the expected version of the file")
+        raise DataError(
+            f"{file}: no {{{missing[0]}}} in this text. It is not the expected version of the file"
+        )
     parts = re.split(f"({expressions})", text) if expressions else [text]
     parts[::2] = [JINJA.sub("{{ '{' }}", part) for part in parts[::2]]
     parts[1::2] = [values[part[1:-1]] for part in parts[1::2]]

@@ -40,7 +40,9 @@ class FileDataset(ABC):
     name: Annotated[str, Setting("Name in reports and folders. Default: the name of its file.")]
     path: Annotated[
         str | None,
-        Setting("A file, or a folder with one of the split's `files`. null: $KGQA_DATA, then data/."),
+        Setting(
+            "A file, or a folder with one of the split's `files`. null: $KGQA_DATA, then data/."
+        ),
         HASHED,
     ] = field(default=None, kw_only=True)
     split: Annotated[str, Setting("Part of the data, e.g. dev, test or train."), HASHED]
@@ -58,14 +60,18 @@ class FileDataset(ABC):
     ] = field(default=None, kw_only=True)
     profile: Annotated[str, Setting("Scoring rules of EM and F1."), SCORING]
     family: Annotated[
-        str, Setting("Few-shot examples that suit its questions: hotpotqa | 2wiki | musique | iirc."), FAMILY
+        str,
+        Setting("Few-shot examples that suit its questions: hotpotqa | 2wiki | musique | iirc."),
+        FAMILY,
     ]
 
     def __post_init__(self) -> None:
         splits = [name for name, files in self.files.items() if files]
         if self.split not in splits:
             options = nearest(self.split, splits)
-            raise ConfigError(f"dataset.split={self.split}: no such split of dataset={self.name}. {options}")
+            raise ConfigError(
+                f"dataset.split={self.split}: no such split of dataset={self.name}. {options}"
+            )
 
     @property
     def file(self) -> Path:
@@ -76,14 +82,22 @@ class FileDataset(ABC):
         """
         if self.path is not None and not (named := resolve_path(self.path)).is_dir():
             if not named.exists():
-                raise DataError(f"dataset.path={self.path}: no such file. Name an existing file, or {self.remedy}")
+                raise DataError(
+                    f"dataset.path={self.path}: no such file. Name an existing file, or {self.remedy}"
+                )
             if not named.is_file():
                 raise DataError(f"dataset.path={self.path}: a pipe or a device. Name a file")
             return named
         # a folder can be the dataset's own, or one that KGQA_DATA could name
-        folders = self.folders if self.path is None else [named, *(named / below for below in (self.name, "questions"))]
+        folders = (
+            self.folders
+            if self.path is None
+            else [named, *(named / below for below in (self.name, "questions"))]
+        )
         names = self.files[self.split]
-        candidates = (folder / each for name in names for folder in folders for each in (name, f"{name}.gz"))
+        candidates = (
+            folder / each for name in names for folder in folders for each in (name, f"{name}.gz")
+        )
         if existing := next((file for file in candidates if file.is_file()), None):
             return existing
         raise DataError(
@@ -187,4 +201,6 @@ def resolve_path(path: str, key: str = "path") -> Path:
     try:
         return Path(str(package_files(package))) / name
     except ModuleNotFoundError:
-        raise DataError(f"dataset.{key}={path}: no package {package}. Write {PACKAGED}PACKAGE/FILE") from None
+        raise DataError(
+            f"dataset.{key}={path}: no package {package}. Write {PACKAGED}PACKAGE/FILE"
+        ) from None

@@ -65,13 +65,18 @@ class KgpCollections(FileDataset):
         for number, (where, raw) in enumerate(jsonio.stream_records(file)):
             record = parse_record(KgpRecord, raw, where)
             passages = tuple(distinct(_passage(title, text) for title, text in record.title_chunks))
-            ids, support = {passage.id for passage in passages}, [_passage(*pair) for pair in record.supports]
+            ids, support = (
+                {passage.id for passage in passages},
+                [_passage(*pair) for pair in record.supports],
+            )
             question = Question(
                 id=str(number),
                 text=record.question,
                 answers=record.golds(where),
                 passages=passages,
-                support=frozenset(gold.id if gold.id in ids else MISSING + gold.title for gold in support),
+                support=frozenset(
+                    gold.id if gold.id in ids else MISSING + gold.title for gold in support
+                ),
                 support_titles=record.gold_titles(title for title, _ in record.supports),
             )
             yield where, question
@@ -109,7 +114,10 @@ class Document:
         if positions := overlapping(self.pieces, self.text, part):
             return [self.passages[position] for position in positions]
         words = set(WORDS.findall(part.lower()))
-        shared = [len(words.intersection(WORDS.findall(passage.text.lower()))) for passage in self.passages]
+        shared = [
+            len(words.intersection(WORDS.findall(passage.text.lower())))
+            for passage in self.passages
+        ]
         return [self.passages[shared.index(max(shared))]] if any(shared) else []
 
 
@@ -127,8 +135,13 @@ class Collections:
     passage_size: Annotated[
         Count, Setting("Maximum characters per passage, which ends at a sentence.", paper="§8.1")
     ] = 250
-    seed: Annotated[int, Setting("Random seed of the negatives and of the order of documents.", ours="our choice")] = 0
-    dataset: Annotated[FileDataset, NotIdentity("what it loads has its corpus")] = field(kw_only=True)
+    seed: Annotated[
+        int,
+        Setting("Random seed of the negatives and of the order of documents.", ours="our choice"),
+    ] = 0
+    dataset: Annotated[FileDataset, NotIdentity("what it loads has its corpus")] = field(
+        kw_only=True
+    )
 
     def __post_init__(self) -> None:
         dataset: object = self.dataset
@@ -141,14 +154,22 @@ class Collections:
     @property
     def source(self) -> str:
         """Return the source of the documents, for the report."""
-        return "the questions' own paragraphs" if self.dataset.corpus is None else "whole articles of dataset.corpus"
+        return (
+            "the questions' own paragraphs"
+            if self.dataset.corpus is None
+            else "whole articles of dataset.corpus"
+        )
 
     def loads(self) -> JsonObject:
         """Return the versions of the splitter and of the corpus, but not the questions."""
         return {"splitter": splitter_identity(), "corpus": dict(self.dataset.corpus_identity())}
 
     def corpus_identity(self) -> JsonObject:
-        settings = {"documents": self.documents, "passage_size": self.passage_size, "seed": self.seed}
+        settings = {
+            "documents": self.documents,
+            "passage_size": self.passage_size,
+            "seed": self.seed,
+        }
         return {**settings, **self.loads(), "questions": self.dataset.sha256}
 
     def passages(self) -> Iterator[Passage]:
@@ -162,25 +183,35 @@ class Collections:
         Raises:
             DataError: a question has neither passages nor gold pages in `dataset.corpus`.
         """
-        source = _Articles.of(self, questions) if self.dataset.corpus is not None else _Paragraphs(self)
+        source = (
+            _Articles.of(self, questions) if self.dataset.corpus is not None else _Paragraphs(self)
+        )
         wanted = self.documents
         missing = few = 0
         for question in questions:
             gold, support = source.gold(question)
             draw = random.Random(f"{self.seed} {question.id}")  # noqa: S311 - a sample, no secret
-            documents = [*gold, *islice(source.negatives(question, draw), max(wanted - len(gold), 0))]
+            documents = [
+                *gold,
+                *islice(source.negatives(question, draw), max(wanted - len(gold), 0)),
+            ]
             draw.shuffle(documents)
             missing += any(id_.startswith(MISSING) for id_ in support)
             few += len(documents) < wanted
             yield replace(
                 question,
-                passages=tuple(distinct(passage for document in documents for passage in document.passages)),
+                passages=tuple(
+                    distinct(passage for document in documents for passage in document.passages)
+                ),
                 support=support,
                 pinned=(),
                 facts=(),
                 decomposition=tuple(replace(hop, passage_id="") for hop in question.decomposition),
             )
-        for count, what in ((missing, "lack a gold document"), (few, f"have fewer than {wanted} documents")):
+        for count, what in (
+            (missing, "lack a gold document"),
+            (few, f"have fewer than {wanted} documents"),
+        ):
             if count:
                 log.warning("collections: %d of %d questions %s", count, len(questions), what)
 
@@ -198,16 +229,26 @@ class _Paragraphs:
                 f"question {question.id} came without passages. Name a file of articles: dataset.corpus=FILE"
             )
         gold = list(map(self._document, _gold_paragraphs(question)))
-        support = {id_ for document in gold for id_ in _support(document, document.paragraphs, question)}
-        return gold, frozenset(support | {id_ for id_ in question.support if id_.startswith(MISSING)})
+        support = {
+            id_ for document in gold for id_ in _support(document, document.paragraphs, question)
+        }
+        return gold, frozenset(
+            support | {id_ for id_ in question.support if id_.startswith(MISSING)}
+        )
 
     def negatives(self, question: Question, draw: random.Random) -> Iterator[Document]:
         pinned = {passage.id for passage in question.pinned}
         own = [p for p in dict.fromkeys(question.passages) if p.id not in question.support | pinned]
         yield from map(self._document, draw.sample(own, len(own)))
-        titles = {normalise_title(passage.title) for passage in (*question.passages, *question.pinned)}
+        titles = {
+            normalise_title(passage.title) for passage in (*question.passages, *question.pinned)
+        }
         titles |= {normalise_title(title) for title in question.support_titles}
-        others = [document for document in self._reservoir if normalise_title(document.title) not in titles]
+        others = [
+            document
+            for document in self._reservoir
+            if normalise_title(document.title) not in titles
+        ]
         yield from draw.sample(others, len(others))
 
     @cached_property
@@ -231,7 +272,10 @@ class _Articles:
     def of(cls, collections: Collections, questions: Iterable[Question]) -> _Articles:
         """Read the corpus twice: for the titles to sample from, then for the articles that are needed."""
         titles = (
-            title for title, _ in groupby(normalise_title(passage.title) for passage in collections.dataset.passages())
+            title
+            for title, _ in groupby(
+                normalise_title(passage.title) for passage in collections.dataset.passages()
+            )
         )
         reservoir = list(dict.fromkeys(_sample(titles, collections.seed)))
         needed: dict[str, list[Passage]] = {title: [] for title in reservoir}
@@ -241,7 +285,11 @@ class _Articles:
             if (title := normalise_title(passage.title)) in needed:
                 needed[title].append(passage)
         size = collections.passage_size
-        return cls({t: Document(tuple(articles), size) for t, articles in needed.items() if articles}, reservoir, size)
+        return cls(
+            {t: Document(tuple(articles), size) for t, articles in needed.items() if articles},
+            reservoir,
+            size,
+        )
 
     def gold(self, question: Question) -> tuple[list[Document], frozenset[str]]:
         """Return the same. The question's own paragraph replaces an article that the corpus lacks."""
@@ -251,7 +299,9 @@ class _Articles:
         documents, support = [], set[str]()
         for title, name in _gold_titles(question).items():
             paragraphs = tuple(own[title])
-            document = self.by_title.get(title) or (Document(paragraphs, self.passage_size) if paragraphs else None)
+            document = self.by_title.get(title) or (
+                Document(paragraphs, self.passage_size) if paragraphs else None
+            )
             if document is None:
                 support.add(MISSING + name)
             else:
@@ -277,13 +327,19 @@ def _support(document: Document, gold: Iterable[Passage], question: Question) ->
 def _gold_paragraphs(question: Question) -> list[Passage]:
     """Return the question's own gold and pinned paragraphs, each once, in their order."""
     own = distinct((*question.passages, *question.pinned))
-    return [passage for passage in own if passage.id in question.support or passage in question.pinned]
+    return [
+        passage for passage in own if passage.id in question.support or passage in question.pinned
+    ]
 
 
 def _gold_titles(question: Question) -> dict[str, str]:
     """Return titles of gold and pinned pages by their normalized forms, in a fixed order."""
     gold = [passage.title for passage in question.passages if passage.id in question.support]
-    titles = [*(passage.title for passage in question.pinned), *gold, *sorted(question.support_titles)]
+    titles = [
+        *(passage.title for passage in question.pinned),
+        *gold,
+        *sorted(question.support_titles),
+    ]
     return {normalise_title(title): title for title in reversed(titles)}
 
 

@@ -37,7 +37,9 @@ TAG = re.compile(r"</?[a-zA-Z][^>]*>")
 
 class Titled(BaseModel):
     title: str
-    text: str = Field(validation_alias=AliasChoices("text", "paragraph_text", "body"))  # body: MultiHop-RAG
+    text: str = Field(
+        validation_alias=AliasChoices("text", "paragraph_text", "body")
+    )  # body: MultiHop-RAG
 
 
 class Contents(BaseModel):
@@ -98,7 +100,9 @@ def refuse_empty(passages: Iterable[Passage], file: Path) -> Iterator[Passage]:
         has_text = has_text or bool(passage.text.strip())
         yield passage
     if not has_text:
-        raise DataError(f"{file}: no passages with text in this file. Name the file to search in: dataset.corpus=FILE")
+        raise DataError(
+            f"{file}: no passages with text in this file. Name the file to search in: dataset.corpus=FILE"
+        )
 
 
 def _is_one_object(file: Path) -> bool:
@@ -140,4 +144,6 @@ def _read_pages(file: Path) -> Iterator[Passage]:
                 if len(paragraph.split()) >= MIN_WORDS:
                     yield Passage.of(plain_title(title), paragraph.strip())
         else:
-            raise DataError(f"{where}: expected the sentences or the text of a page. Correct the file")
+            raise DataError(
+                f"{where}: expected the sentences or the text of a page. Correct the file"
+            )

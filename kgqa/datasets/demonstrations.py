@@ -76,7 +76,9 @@ def load_thoughts(path: str, needs: tuple[str, ...] = ()) -> tuple[ThoughtDemons
         DataError: the file is missing or broken, or a question lacks a needed field.
     """
     pool = _load_ircot_prompts(path) if "#" in path else _load(path, _thought, "pool")
-    if lacking := next(((each, need) for each in pool for need in needs if not getattr(each, need)), None):
+    if lacking := next(
+        ((each, need) for each in pool for need in needs if not getattr(each, need)), None
+    ):
         raise DataError(
             f"{path}: the demonstration {lacking[0].question!r:.60} has no {lacking[1]!r}, which this method shows. "
             "Use hotpotqa, 2wiki, musique or iirc, or add them to the file"
@@ -91,13 +93,17 @@ def load_examples(path: str, keys: tuple[str, ...]) -> tuple[JsonObject, ...]:
         refuse_half_surrogates(record, where)
         if not isinstance(record, dict) or set(record) != set(keys):
             shape = ", ".join(record) if isinstance(record, dict) else repr(record)[:60]
-            raise DataError(f"{where}: expected an object with the keys {', '.join(keys)}. Found {shape}")
+            raise DataError(
+                f"{where}: expected an object with the keys {', '.join(keys)}. Found {shape}"
+            )
         return record
 
     return _load(path, parse)
 
 
-def _load(path: str, parse: Callable[[Json, str], T], form: str = "", prefix: str = "") -> tuple[T, ...]:
+def _load(
+    path: str, parse: Callable[[Json, str], T], form: str = "", prefix: str = ""
+) -> tuple[T, ...]:
     """Return the parsed records. form: the prefix of kgqa's files. prefix: of the keys in the authors' file."""
     records = _read_release(path, prefix) if "#" in path else _jsonl_records(path, form)
     examples = tuple(parse(record, where) for where, record in records)
@@ -119,7 +125,9 @@ def _find(path: str, form: str = "") -> Path:
 def _jsonl_records(path: str, form: str) -> Iterator[tuple[str, Json]]:
     file = _find(path, form)
     if ".json" in file.suffixes:
-        raise DataError(f"{file}: a released file has several datasets. Name one, e.g. {file}#HOTPOTQA")
+        raise DataError(
+            f"{file}: a released file has several datasets. Name one, e.g. {file}#HOTPOTQA"
+        )
     return jsonio.stream_records(file)
 
 
@@ -169,7 +177,10 @@ class ChainRecord(BaseModel):
 
 def _chain(raw: Json, where: str) -> ChainDemonstration:
     record = parse_record(ChainRecord, raw, where)
-    selections = [Selection(tuple(str(Triple(*parts)) for parts in s.candidates), s.choice) for s in record.steps]
+    selections = [
+        Selection(tuple(str(Triple(*parts)) for parts in s.candidates), s.choice)
+        for s in record.steps
+    ]
     return _check(ChainDemonstration(record.question, tuple(selections)), where)
 
 
@@ -190,10 +201,16 @@ def _parse_released_chain(raw: Json, where: str) -> ChainDemonstration:
     for step in steps:
         letters = labels(len(step.candidate_triples))
         if step.answer not in letters:
-            raise DataError(f"{where}: answer={step.answer!r} is not the letter of an option ({', '.join(letters)})")
+            raise DataError(
+                f"{where}: answer={step.answer!r} is not the letter of an option ({', '.join(letters)})"
+            )
         pairs = zip(letters, step.candidate_triples, strict=True)
         _, *candidates = (option.removeprefix(f"{letter}.").strip() for letter, option in pairs)
-        selections.append(Selection(tuple(candidates), letters.index(step.answer) - 1 if step.answer != "A" else None))
+        selections.append(
+            Selection(
+                tuple(candidates), letters.index(step.answer) - 1 if step.answer != "A" else None
+            )
+        )
     return _check(ChainDemonstration(steps[0].question, tuple(selections)), where)
 
 
@@ -203,7 +220,9 @@ def _check(chain: ChainDemonstration, where: str) -> ChainDemonstration:
             raise DataError(f"{where}: step {number} stops, but more steps follow")
         if step.choice is not None and not 0 <= step.choice < len(step.candidates):
             last = len(step.candidates) - 1
-            raise DataError(f"{where}: step {number} has choice={step.choice}, but candidates 0 to {last}")
+            raise DataError(
+                f"{where}: step {number} has choice={step.choice}, but candidates 0 to {last}"
+            )
     if not chain.chain:
         raise DataError(f"{where}: the chain selects no triple")
     return chain
@@ -232,7 +251,9 @@ class ThoughtRecord(BaseModel):
     answer: Text
     # sentences; the last one says "the answer is: …"
     thoughts: Annotated[tuple[Text, ...], Field(min_length=1)]
-    passages: Annotated[tuple[ExamplePassage, ...], Field(min_length=1)]  # that support the thoughts
+    passages: Annotated[
+        tuple[ExamplePassage, ...], Field(min_length=1)
+    ]  # that support the thoughts
     # the main passage that the question is about
     pinned: tuple[ExamplePassage, ...] = ()
     distractors: tuple[ExamplePassage, ...] = ()
@@ -248,9 +269,14 @@ def _thought(raw: Json, where: str) -> ThoughtDemonstration:
     record = parse_record(ThoughtRecord, raw, where)
     if not record.thoughts[-1].endswith(f"the answer is: {record.answer}."):
         end = record.thoughts[-1]
-        raise DataError(f"{where}: thoughts must end in 'the answer is: {record.answer}.', not {end!r:.80}")
+        raise DataError(
+            f"{where}: thoughts must end in 'the answer is: {record.answer}.', not {end!r:.80}"
+        )
     contexts = _contexts(record)
-    stated = {c.passage.id: tuple(Triple(*parts) for parts in c.triples) for c in (*record.pinned, *record.passages)}
+    stated = {
+        c.passage.id: tuple(Triple(*parts) for parts in c.triples)
+        for c in (*record.pinned, *record.passages)
+    }
     steps = []
     for step in record.steps:
         triple = Triple(*step.triple)
@@ -275,11 +301,17 @@ def _thought(raw: Json, where: str) -> ThoughtDemonstration:
 def _contexts(record: ThoughtRecord) -> tuple[tuple[Passage, ...], ...]:
     """Return the passages shuffled with 0, 1, 2, … distractors, after the pinned ones."""
     pinned, gold, distractors = (
-        [context.passage for context in contexts] for contexts in (record.pinned, record.passages, record.distractors)
+        [context.passage for context in contexts]
+        for contexts in (record.pinned, record.passages, record.distractors)
     )
     mixed = shuffle_examples(distractors, record.question, lambda passage: passage.id)
     return tuple(
-        (*pinned, *shuffle_examples([*gold, *mixed[:count]], f"{record.question} {count}", lambda passage: passage.id))
+        (
+            *pinned,
+            *shuffle_examples(
+                [*gold, *mixed[:count]], f"{record.question} {count}", lambda passage: passage.id
+            ),
+        )
         for count in range(len(mixed) + 1)
     )
 
@@ -298,7 +330,9 @@ def _load_ircot_prompts(path: str) -> tuple[ThoughtDemonstration, ...]:
     file, dataset, prompts = _open_release(path)
     refuse_half_surrogates(prompts, str(file))
     try:
-        parts = {tuple(name.split("/")[-2:]): text for name, text in prompts.items()}  # by dataset and file
+        parts = {
+            tuple(name.split("/")[-2:]): text for name, text in prompts.items()
+        }  # by dataset and file
         texts = {name: text for (of, name), text in parts.items() if of == dataset}
         if not texts:
             names = ", ".join(sorted({of for of, _ in parts}))
@@ -310,7 +344,9 @@ def _load_ircot_prompts(path: str) -> tuple[ThoughtDemonstration, ...]:
         shots = []
         for qid, (passages, question, thought) in thoughts[0].items():
             contexts = [blocks[qid][0] for blocks in thoughts]
-            gold = tuple(passage for passage in passages if all(passage in context for context in contexts))
+            gold = tuple(
+                passage for passage in passages if all(passage in context for context in contexts)
+            )
             pinned, _, pages = titles.get(qid, ((), "", "[]"))
             shots.append(
                 ThoughtDemonstration(
@@ -320,12 +356,18 @@ def _load_ircot_prompts(path: str) -> tuple[ThoughtDemonstration, ...]:
                     (gold, *contexts),
                     pinned,
                     tuple(map(str, jsonio.decode_json(pages))),
-                    places={number: ids.index(qid) for number, ids in enumerate(sets, start=1) if qid in ids},
+                    places={
+                        number: ids.index(qid)
+                        for number, ids in enumerate(sets, start=1)
+                        if qid in ids
+                    },
                 )
             )
     except (LookupError, ValueError, AttributeError, TypeError) as error:
         cause = f"{type(error).__name__}: {error}"
-        raise DataError(f"{file}: {dataset}: not IRCoT's prompts ({cause}). Download the file again") from None
+        raise DataError(
+            f"{file}: {dataset}: not IRCoT's prompts ({cause}). Download the file again"
+        ) from None
     return tuple(shots)
 
 

@@ -113,9 +113,15 @@ def download(source: Download, target: Path, advance: Advance) -> None:
     pooch.get_logger().setLevel(logging.ERROR)
     reasons = []
     for url in source.urls:
-        client = pooch.HTTPDownloader(_Progress(source.file, advance), chunk_size=BLOCK, timeout=TIMEOUT)
+        client = pooch.HTTPDownloader(
+            _Progress(source.file, advance), chunk_size=BLOCK, timeout=TIMEOUT
+        )
         registry = pooch.create(
-            target.parent, "", registry={target.name: source.sha256}, urls={target.name: url}, retry_if_failed=RETRIES
+            target.parent,
+            "",
+            registry={target.name: source.sha256},
+            urls={target.name: url},
+            retry_if_failed=RETRIES,
         )
         with explain_storage_errors(target, TO_ELSEWHERE):
             try:
@@ -163,15 +169,22 @@ def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
     """
     with explain_storage_errors(folder, TO_ELSEWHERE):
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".unpack-") as scratch, _explain_damage(archive):
+        with (
+            tempfile.TemporaryDirectory(dir=folder, prefix=".unpack-") as scratch,
+            _explain_damage(archive),
+        ):
             if zipfile.is_zipfile(archive):
                 # skips names that lead out of the folder
                 shutil.unpack_archive(archive, scratch, "zip")
             else:
                 shutil.unpack_archive(archive, scratch, "tar", filter="data")
-            files = {file.name: file for file in Path(scratch).rglob("*") if "__MACOSX" not in file.parts}
+            files = {
+                file.name: file for file in Path(scratch).rglob("*") if "__MACOSX" not in file.parts
+            }
             if missing := sorted(set(members) - files.keys()):
-                raise DataError(f"{archive}: no {', '.join(missing)} in this archive. Delete it and download it again")
+                raise DataError(
+                    f"{archive}: no {', '.join(missing)} in this archive. Delete it and download it again"
+                )
             for name in members:
                 files[name].replace(folder / name)
 
@@ -200,14 +213,18 @@ def unpack_abstracts(archive: Path, target: Path, advance: Callable[[int], None]
             for line in lines:
                 record = decode_json(line)
                 passage = join_sentences(record["title"], record["text"])
-                out.write(json.dumps({"title": passage.title, "text": passage.text}).encode() + b"\n")
+                out.write(
+                    json.dumps({"title": passage.title, "text": passage.text}).encode() + b"\n"
+                )
             count += len(lines)
             advance(len(lines))
         if not count:
             raise DataError(f"{archive}: no abstracts in this archive. It is not HotpotQA's")
 
 
-def cut(files: Sequence[Path], ids: Sequence[str], target: Path, advance: Callable[[int], None]) -> None:
+def cut(
+    files: Sequence[Path], ids: Sequence[str], target: Path, advance: Callable[[int], None]
+) -> None:
     """Write the records with these ids, in their order, as a JSON array, or as JSONL for .jsonl.
 
     Raises:
@@ -224,7 +241,9 @@ def cut(files: Sequence[Path], ids: Sequence[str], target: Path, advance: Callab
                 records[key] = record
     if missing:
         listed = ", ".join(map(str, files))
-        raise DataError(f"{listed}: no record {min(missing)} ({len(missing)} of {len(ids)} are missing)")
+        raise DataError(
+            f"{listed}: no record {min(missing)} ({len(missing)} of {len(ids)} are missing)"
+        )
     lines = [json.dumps(records[key], ensure_ascii=False) for key in ids]
     text = "\n".join(lines) if target.suffix == ".jsonl" else "[" + ",\n".join(lines) + "]"
     with replace_atomically(target, TO_ELSEWHERE) as part:
@@ -246,7 +265,9 @@ def _explain_damage(archive: Path) -> Iterator[None]:
     ) as error:  # fmt: skip
         if getattr(error, "errno", None):
             raise
-        raise DataError(f"{archive}: broken archive ({error}). Delete it and download it again") from None
+        raise DataError(
+            f"{archive}: broken archive ({error}). Delete it and download it again"
+        ) from None
 
 
 def convert(hub: Hub, folder: Path | None, target: Path, advance: Callable[[int], None]) -> None:
@@ -262,12 +283,16 @@ def convert(hub: Hub, folder: Path | None, target: Path, advance: Callable[[int]
     require_packages("datasets", "datasets")
     import datasets
 
-    before, between, after = ("", "\n", "\n") if target.suffix == ".jsonl" else ("[\n", ",\n", "\n]\n")
+    before, between, after = (
+        ("", "\n", "\n") if target.suffix == ".jsonl" else ("[\n", ",\n", "\n]\n")
+    )
     count = 0
     with replace_atomically(target, TO_ELSEWHERE) as part, part.open("w", encoding="utf-8") as out:
         try:
             for row in _load(datasets, hub, folder):
-                out.write((between if count else before) + json.dumps(original(row), ensure_ascii=False))
+                out.write(
+                    (between if count else before) + json.dumps(original(row), ensure_ascii=False)
+                )
                 count += 1
                 advance(1)
         except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
@@ -286,7 +311,9 @@ def _load(datasets: Json, hub: Hub, folder: Path | None) -> Json:
         saved = datasets.load_from_disk(str(folder))
         return saved[hub.split] if isinstance(saved, datasets.DatasetDict) else saved
     files = sorted(folder.rglob(f"{hub.split}*.parquet"))
-    names = [str(file) for file in files if hub.config in file.relative_to(folder).parts] or [*map(str, files)]
+    names = [str(file) for file in files if hub.config in file.relative_to(folder).parts] or [
+        *map(str, files)
+    ]
     return datasets.load_dataset("parquet", data_files=names, split="train", streaming=True)
 
 
@@ -295,11 +322,17 @@ def original(row: JsonObject) -> Json:
     try:
         if "paragraphs" in row:
             return {key: _records(value) if key in TABLES else value for key, value in row.items()}
-        lists = {key: _lists(row[key], columns) for key, columns in COLUMNS.items() if row.get(key) is not None}
+        lists = {
+            key: _lists(row[key], columns)
+            for key, columns in COLUMNS.items()
+            if row.get(key) is not None
+        }
         others = {key: value for key, value in row.items() if key not in ("id", "_id")}
         return {"_id": row["_id"] if "_id" in row else row["id"], **others, **lists}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DataError(f"a row with {', '.join(row)} does not match any known dataset ({error!r})") from None
+        raise DataError(
+            f"a row with {', '.join(row)} does not match any known dataset ({error!r})"
+        ) from None
 
 
 def _records(table: Json) -> list[JsonObject]:

@@ -41,7 +41,9 @@ class FlashRAG(FileDataset):
     def records(self, file: Path) -> LocatedQuestions:
         for where, raw in jsonio.stream_records(file):
             record = parse_record(FlashRAGRecord, raw, where)
-            answers = tuple(dict.fromkeys(answer for answer in record.golden_answers if answer.strip()))
+            answers = tuple(
+                dict.fromkeys(answer for answer in record.golden_answers if answer.strip())
+            )
             if not answers:
                 raise DataError(
                     f"{where}: golden_answers={record.golden_answers}: no gold answer. Remove the question, "

@@ -66,7 +66,9 @@ class HotpotQA(ContextDataset):
     hops: Annotated[Mapping[str, Count], Setting("Number of hops per question type.")]
     aliases: Annotated[
         str | None,
-        Setting("File of further names of the answers. auto: id_aliases.json if it is there. null: none."),
+        Setting(
+            "File of further names of the answers. auto: id_aliases.json if it is there. null: none."
+        ),
         HASHED,
     ] = None
 
@@ -128,7 +130,9 @@ def _question(record: HotpotRecord, answers: tuple[str, ...], hops: int | None) 
         text=record.question,
         answers=answers,
         passages=passages,
-        support=frozenset(passage.id if passage else MISSING + title for title, passage in gold.items()),
+        support=frozenset(
+            passage.id if passage else MISSING + title for title, passage in gold.items()
+        ),
         facts=tuple(
             (passage.id, passage.sentences[sentence].strip())
             for title, sentence in facts
@@ -146,13 +150,17 @@ def _question(record: HotpotRecord, answers: tuple[str, ...], hops: int | None) 
     )
 
 
-def _gold_passages(facts: list[tuple[str, int]], passages: tuple[Passage, ...]) -> dict[str, Passage | None]:
+def _gold_passages(
+    facts: list[tuple[str, int]], passages: tuple[Passage, ...]
+) -> dict[str, Passage | None]:
     """Return the gold passage by title: that with most of the title's supporting sentences, None if there is none."""
     gold: dict[str, Passage | None] = {}
     for title in dict.fromkeys(title for title, _ in facts) if passages else ():
         named = [passage for passage in passages if passage.title == title]
         sentences = [sentence for other, sentence in facts if other == title]
         gold[title] = max(
-            named, key=lambda passage: sum(number < len(passage.sentences) for number in sentences), default=None
+            named,
+            key=lambda passage: sum(number < len(passage.sentences) for number in sentences),
+            default=None,
         )
     return gold

@@ -49,7 +49,11 @@ class OriginalAnswer(BaseModel):
 
     def spans(self) -> list[str]:
         """Return the answer's texts; a value without its unit, as in IRCoT's evaluation."""
-        return [span.text for span in self.answer_spans] if self.type == "span" else [self.answer_value]
+        return (
+            [span.text for span in self.answer_spans]
+            if self.type == "span"
+            else [self.answer_value]
+        )
 
 
 class Context(BaseModel):
@@ -81,9 +85,13 @@ class ProcessedAnswer(BaseModel):
     spans: tuple[str, ...] = ()
 
     def texts(self) -> tuple[str, ...]:
-        date = "-".join(part for key in ("day", "month", "year") if (part := self.date.get(key, "").strip()))
+        date = "-".join(
+            part for key in ("day", "month", "year") if (part := self.date.get(key, "").strip())
+        )
         forms = ([self.number], self.spans, [date])
-        return next((texts for form in forms if (texts := tuple(text for text in form if text.strip()))), ())
+        return next(
+            (texts for form in forms if (texts := tuple(text for text in form if text.strip()))), ()
+        )
 
 
 class Processed(BaseModel):
@@ -114,7 +122,10 @@ class IIRC(ContextDataset):
                     identity = question.qid or f"{page.pid or number}_{position}"
                     location = f"{where}, question {identity}"
                     answered = question.answer.type != "none"
-                    yield location, _original(page, question, identity, location) if answered else None
+                    yield (
+                        location,
+                        _original(page, question, identity, location) if answered else None,
+                    )
             else:
                 yield where, _processed(parse_record(Processed, raw, where), where)
 
@@ -141,7 +152,11 @@ def _processed(record: Processed, where: str) -> Question:
     answers = Counter(answer.texts() for answer in record.answers_objects)
     pinned = tuple(paragraph.passage for paragraph in record.pinned_contexts)
     titles = {passage.title for passage in pinned}
-    support = [each.passage for each in record.contexts if each.is_supporting and plain_title(each.title) not in titles]
+    support = [
+        each.passage
+        for each in record.contexts
+        if each.is_supporting and plain_title(each.title) not in titles
+    ]
     return Question(
         id=record.question_id,
         text=record.question_text,
@@ -156,5 +171,7 @@ def _processed(record: Processed, where: str) -> Question:
 def _gold(texts: Iterable[str], where: str) -> str:
     spans = [text.strip() for text in texts if text.strip()]
     if not spans:
-        raise DataError(f"{where}: the answer has no text. Correct the record, or mark it as type 'none'")
+        raise DataError(
+            f"{where}: the answer has no text. Correct the record, or mark it as type 'none'"
+        )
     return spans[0] if len(spans) == 1 else json.dumps(spans, ensure_ascii=False)

@@ -32,9 +32,13 @@ class InMemoryDataset:
     @classmethod
     def of(cls, question: str, passages: Iterable[tuple[str, str]]) -> InMemoryDataset:
         """Return one question with titled texts, and no gold answer; raise a ConfigError if either is empty."""
-        texts = dict.fromkeys(Passage.of(title.strip(), text.strip()) for title, text in passages if text.strip())
+        texts = dict.fromkeys(
+            Passage.of(title.strip(), text.strip()) for title, text in passages if text.strip()
+        )
         if not question.strip() or not texts:
-            raise ConfigError(f"question={question!r}, {len(texts)} passages: expected a question and a passage")
+            raise ConfigError(
+                f"question={question!r}, {len(texts)} passages: expected a question and a passage"
+            )
         return cls((Question("asked", question.strip(), (), tuple(texts)),))
 
     @classmethod
@@ -46,7 +50,9 @@ class InMemoryDataset:
 
         Raises DataError: a record has another form.
         """
-        return cls(tuple(_read_record(record, number) for number, record in enumerate(records, start=1)))
+        return cls(
+            tuple(_read_record(record, number) for number, record in enumerate(records, start=1))
+        )
 
     @property
     def file(self) -> Path:
@@ -57,8 +63,12 @@ class InMemoryDataset:
     def sha256(self) -> str:
         """Return the sha256 of the questions and what is searched."""
         if self.documents is None:
-            return text_digest(json.dumps([asdict(question) for question in self.members], default=sorted))
-        members = [[each.id, each.text, [passage.id for passage in each.passages]] for each in self.members]
+            return text_digest(
+                json.dumps([asdict(question) for question in self.members], default=sorted)
+            )
+        members = [
+            [each.id, each.text, [passage.id for passage in each.passages]] for each in self.members
+        ]
         return digest([members, self.corpus_identity()])
 
     def questions(self) -> Iterator[Question]:
@@ -67,7 +77,9 @@ class InMemoryDataset:
     def passages(self) -> Iterator[Passage]:
         if self.documents is not None:
             return self.documents.passages()
-        return iter(dict.fromkeys(passage for question in self.members for passage in question.passages))
+        return iter(
+            dict.fromkeys(passage for question in self.members for passage in question.passages)
+        )
 
     def corpus_identity(self) -> JsonObject:
         return {"files": [self.sha256]} if self.documents is None else self.documents.identity()
@@ -81,7 +93,9 @@ class _Record(Gold):
 
 def _read_record(record: Mapping[str, Json], number: int) -> Question:
     where, renamed = f"dataset: record {number}", {"golden_answers": "answers"}  # FlashRAG's name
-    read = parse_record(_Record, {renamed.get(key, key): value for key, value in record.items()}, where)
+    read = parse_record(
+        _Record, {renamed.get(key, key): value for key, value in record.items()}, where
+    )
     passages = tuple(dict.fromkeys(map(_read_passage, read.passages)))
     titles = read.gold_titles()
     return Question(
@@ -95,5 +109,7 @@ def _read_record(record: Mapping[str, Json], number: int) -> Question:
 
 
 def _read_passage(record: tuple[str, str] | dict[str, str]) -> Passage:
-    title, text = record if isinstance(record, tuple) else (record.get("title", ""), record.get("text", ""))
+    title, text = (
+        record if isinstance(record, tuple) else (record.get("title", ""), record.get("text", ""))
+    )
     return Passage.of(title, text)

@@ -35,13 +35,23 @@ def count_questions(questions: Iterable[Question | None]) -> tuple[Mapping[str, 
         always["passages pinned"] += len(question.pinned)
         always["gold passages"] += len(question.support) or len(question.support_titles)
         always["gold passages among those given"] += len(question.support & ids)
-        kinds[f"questions of {question.hops} hops" if question.hops else "questions of unknown hops"] += 1
-        kinds[f"questions of type {question.type}" if question.type else "questions of no type"] += 1
+        kinds[
+            f"questions of {question.hops} hops" if question.hops else "questions of unknown hops"
+        ] += 1
+        kinds[
+            f"questions of type {question.type}" if question.type else "questions of no type"
+        ] += 1
         unusual["questions without passages"] += not question.passages
-        unusual["questions without gold passages"] += not (question.support or question.support_titles)
-        unusual["gold passages that are not given"] += sum(id_.startswith(MISSING) for id_ in question.support)
+        unusual["questions without gold passages"] += not (
+            question.support or question.support_titles
+        )
+        unusual["gold passages that are not given"] += sum(
+            id_.startswith(MISSING) for id_ in question.support
+        )
         unusual["passages given twice to a question"] += len(question.passages) - len(ids)
-        unusual["passages given without text"] += sum(not passage.text.strip() for passage in question.passages)
+        unusual["passages given without text"] += sum(
+            not passage.text.strip() for passage in question.passages
+        )
         gold.ids.update(question.support)
         gold.titles.update(map(_plain, question.support_titles))
     return {**always, **dict(sorted(kinds.items())), **+unusual}, gold
@@ -59,7 +69,9 @@ def count_passages(passages: Iterable[Passage], gold: GoldPassages) -> Mapping[s
             ids.add(number)
             titles.add(hash(_plain(passage.title)))
             textless += not passage.text.strip()
-    unusual = Counter({"repeated passages (stored once)": count - len(ids), "passages without text": textless})
+    unusual = Counter(
+        {"repeated passages (stored once)": count - len(ids), "passages without text": textless}
+    )
     return {
         "passages in the corpus": count,
         "of them distinct": len(ids),

@@ -61,7 +61,8 @@ class MuSiQue(ContextDataset):
     """
 
     unanswerable: Annotated[
-        bool, Setting("Read also the unanswerable questions of MuSiQue-Full. Other files have none.")
+        bool,
+        Setting("Read also the unanswerable questions of MuSiQue-Full. Other files have none."),
     ] = False
 
     def records(self, file: Path) -> LocatedQuestions:
@@ -70,7 +71,14 @@ class MuSiQue(ContextDataset):
             if not self.unanswerable:
                 yield where, _question(record, where) if record.answerable else None
             elif record.answerable:
-                yield where, replace(_question(record, where), answerable=True, twin=f"{record.id} {UNANSWERABLE}")
+                yield (
+                    where,
+                    replace(
+                        _question(record, where),
+                        answerable=True,
+                        twin=f"{record.id} {UNANSWERABLE}",
+                    ),
+                )
             else:
                 yield where, _unanswerable(record)
 

@@ -36,13 +36,21 @@ class Perturbation:
         """Read the value of `dataset.perturb`. Raises ConfigError if it is no perturbation."""
         kind, _, count = str(text).partition(":")
         if kind not in KINDS:
-            raise ConfigError(f"dataset.perturb={text}: no such perturbation. {nearest(kind, KINDS)}")
-        if (kind == "distractors") != bool(count) or (count and (not count.isdecimal() or int(count) < 1)):
+            raise ConfigError(
+                f"dataset.perturb={text}: no such perturbation. {nearest(kind, KINDS)}"
+            )
+        if (kind == "distractors") != bool(count) or (
+            count and (not count.isdecimal() or int(count) < 1)
+        ):
             form = "distractors:K with the number of passages, such as distractors:10"
-            raise ConfigError(f"dataset.perturb={text}: expected {form if kind == 'distractors' else kind}")
+            raise ConfigError(
+                f"dataset.perturb={text}: expected {form if kind == 'distractors' else kind}"
+            )
         return cls(kind, int(count or 0))
 
-    def apply(self, questions: Sequence[Question], pool: Sequence[Question], seed: int) -> list[Question]:
+    def apply(
+        self, questions: Sequence[Question], pool: Sequence[Question], seed: int
+    ) -> list[Question]:
         """Return the changed questions. swap_answer skips those without a swappable answer.
 
         pool: the questions that passages and answers are taken from.
@@ -51,14 +59,22 @@ class Perturbation:
         """
         changes: dict[str, Callable[[Question], Question | None]] = {
             "remove_gold": _remove_gold,
-            "distractors": partial(_add_distractors, pool=_passages(pool), count=self.count, seed=seed),
+            "distractors": partial(
+                _add_distractors, pool=_passages(pool), count=self.count, seed=seed
+            ),
             "swap_answer": partial(_swap_answer, pool=pool, seed=seed),
-            "other_answer": partial(_use_other_answer, pool=pool, places={each.id: n for n, each in enumerate(pool)}),
+            "other_answer": partial(
+                _use_other_answer, pool=pool, places={each.id: n for n, each in enumerate(pool)}
+            ),
             "shuffle": partial(_shuffle, seed=seed),
         }
-        changed = [new for question in questions if (new := changes[self.kind](question)) is not None]
+        changed = [
+            new for question in questions if (new := changes[self.kind](question)) is not None
+        ]
         if not changed:
-            raise DataError(f"dataset.perturb={self.kind}: no question has passages or answers that it can change")
+            raise DataError(
+                f"dataset.perturb={self.kind}: no question has passages or answers that it can change"
+            )
         return changed
 
 
@@ -80,14 +96,17 @@ def _shuffle(question: Question, *, seed: int) -> Question | None:
     return replace(question, passages=tuple(ordered)) if question.passages else None
 
 
-def _add_distractors(question: Question, *, pool: Sequence[Passage], count: int, seed: int) -> Question | None:
+def _add_distractors(
+    question: Question, *, pool: Sequence[Passage], count: int, seed: int
+) -> Question | None:
     """Add passages with other titles, in which no gold answer occurs."""
     titles = {passage.title for passage in question.passages}
     golds = [f" {gold} " for gold in map(normalise, question.answers) if gold]
     others = (
         passage
         for passage in sorted(pool, key=lambda passage: _order(seed, question, passage.id))
-        if passage.title not in titles and not any(gold in f" {normalise(passage.text)} " for gold in golds)
+        if passage.title not in titles
+        and not any(gold in f" {normalise(passage.text)} " for gold in golds)
     )
     added = [passage for passage, _ in zip(others, range(count), strict=False)]
     return _shuffle(replace(question, passages=(*question.passages, *added)), seed=seed)
@@ -98,12 +117,17 @@ def _swap_answer(question: Question, *, pool: Sequence[Question], seed: int) -> 
     answer = question.answers[0] if question.answers else ""
     pattern = _pattern(question.answers)
     gold = [passage for passage in question.passages if passage.id in question.support]
-    if pattern is None or not any(pattern.search(f"{passage.title}\n{passage.text}") for passage in gold):
+    if pattern is None or not any(
+        pattern.search(f"{passage.title}\n{passage.text}") for passage in gold
+    ):
         return None
     text = normalise(" ".join(f"{passage.title} {passage.text}" for passage in question.passages))
     kind = _kind(question)
     others = (other for other in pool if other.answers and _kind(other) == kind)
-    answers = (other.answers[0] for other in sorted(others, key=lambda other: _order(seed, question, other.id)))
+    answers = (
+        other.answers[0]
+        for other in sorted(others, key=lambda other: _order(seed, question, other.id))
+    )
     new = next((other for other in answers if f" {normalise(other)} " not in f" {text} "), None)
     if new is None or normalise(new) == normalise(answer):
         return None
@@ -115,21 +139,29 @@ def _swap_answer(question: Question, *, pool: Sequence[Question], seed: int) -> 
         passages=tuple(changed[passage.id] for passage in question.passages),
         support=frozenset(ids.get(id_, id_) for id_ in question.support),
         decomposition=(),
-        facts=tuple((ids.get(id_, id_), pattern.sub(lambda _: new, fact)) for id_, fact in question.facts),
+        facts=tuple(
+            (ids.get(id_, id_), pattern.sub(lambda _: new, fact)) for id_, fact in question.facts
+        ),
     )
 
 
-def _use_other_answer(question: Question, *, pool: Sequence[Question], places: Mapping[str, int]) -> Question | None:
+def _use_other_answer(
+    question: Question, *, pool: Sequence[Question], places: Mapping[str, int]
+) -> Question | None:
     """Use the first gold answer of the next question with another one. The last question continues with the first."""
     own, place = {normalise(answer) for answer in question.answers}, places[question.id]
     others = (pool[index % len(pool)].answers for index in range(place + 1, place + len(pool)))
-    other = next((answers[0] for answers in others if answers and normalise(answers[0]) not in own), None)
+    other = next(
+        (answers[0] for answers in others if answers and normalise(answers[0]) not in own), None
+    )
     return None if other is None else replace(question, answers=(other,))
 
 
 def _pattern(answers: Sequence[str]) -> re.Pattern[str] | None:
     """Return a pattern for the answer and its aliases, longest first. None: yes, no, or nothing to search."""
-    texts = sorted({answer for answer in answers if len(normalise(answer)) > 1}, key=len, reverse=True)
+    texts = sorted(
+        {answer for answer in answers if len(normalise(answer)) > 1}, key=len, reverse=True
+    )
     if not texts or normalise(answers[0]) in ("yes", "no"):
         return None
     return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, texts))})(?!\w)", re.IGNORECASE)
@@ -139,7 +171,12 @@ def _replace(passage: Passage, pattern: re.Pattern[str], new: str) -> Passage:
     title, text = (pattern.sub(lambda _: new, part) for part in (passage.title, passage.text))
     if (title, text) == (passage.title, passage.text):
         return passage
-    return Passage.of(title, text, tuple(pattern.sub(lambda _: new, each) for each in passage.sentences), passage.place)
+    return Passage.of(
+        title,
+        text,
+        tuple(pattern.sub(lambda _: new, each) for each in passage.sentences),
+        passage.place,
+    )
 
 
 def _kind(question: Question) -> tuple[str, str]:

@@ -21,7 +21,13 @@ from pydantic import StrictBool
 
 from kgqa.datasets.base import HASHED, FileDataset
 from kgqa.datasets.corpus import Titled
-from kgqa.datasets.schema import LocatedQuestions, parse_record, plain_title, refuse_half_surrogates, shorten
+from kgqa.datasets.schema import (
+    LocatedQuestions,
+    parse_record,
+    plain_title,
+    refuse_half_surrogates,
+    shorten,
+)
 from kgqa.errors import DataError
 from kgqa.types import Json, Passage, Question
 from kgqa.util import jsonio
@@ -43,18 +49,25 @@ class Records(FileDataset):
     is a list. The address of a Wikipedia page is its title. All answers have equal rank.
     """
 
-    id_key: Annotated[str | None, Setting("Key with the id. null: the number of the record."), HASHED] = None
+    id_key: Annotated[
+        str | None, Setting("Key with the id. null: the number of the record."), HASHED
+    ] = None
     question_key: Annotated[str, Setting("Key with the question."), HASHED] = "question"
-    answer_keys: Annotated[tuple[str, ...], Setting("Keys with gold answers. All are of equal rank."), HASHED] = field(
-        kw_only=True
-    )
-    type_key: Annotated[str | None, Setting("Key with the type of the question. null: none."), HASHED] = None
-    title_key: Annotated[str | None, Setting("Key with titles of gold passages. null: none."), HASHED] = None
+    answer_keys: Annotated[
+        tuple[str, ...], Setting("Keys with gold answers. All are of equal rank."), HASHED
+    ] = field(kw_only=True)
+    type_key: Annotated[
+        str | None, Setting("Key with the type of the question. null: none."), HASHED
+    ] = None
+    title_key: Annotated[
+        str | None, Setting("Key with titles of gold passages. null: none."), HASHED
+    ] = None
     passages_key: Annotated[
         str | None, Setting("Key with passages (title, text, is_supporting). null: none."), HASHED
     ] = None
     unanswerable_type: Annotated[
-        str | None, Setting("Type of questions that the corpus does not answer. null: the dataset has none.")
+        str | None,
+        Setting("Type of questions that the corpus does not answer. null: the dataset has none."),
     ] = None
 
     def records(self, file: Path) -> LocatedQuestions:
@@ -77,7 +90,9 @@ class Records(FileDataset):
 
         golds = [answer for key in self.answer_keys for answer in texts(key) if answer.strip()]
         if not golds:
-            raise DataError(f"{where}: no gold answer in {', '.join(self.answer_keys)}. Remove the question")
+            raise DataError(
+                f"{where}: no gold answer in {', '.join(self.answer_keys)}. Remove the question"
+            )
         kind = " ".join(texts(self.type_key))
         pairs = [
             (Passage.of(plain_title(context.title), context.text), context.is_supporting)
@@ -104,14 +119,18 @@ def _read(file: Path) -> Iterator[tuple[str, Json]]:
     if ".tsv" not in file.suffixes:
         yield from jsonio.stream_records(file)
         return
-    table = csv.DictReader(io.StringIO(jsonio.read_start(file), newline=""), delimiter="\t", strict=True)
+    table = csv.DictReader(
+        io.StringIO(jsonio.read_start(file), newline=""), delimiter="\t", strict=True
+    )
     try:
         for record in table:
             place = f"{file}:{table.line_num}"
             refuse_half_surrogates(record, place)
             yield place, record
     except csv.Error as error:
-        raise DataError(f"{file}:{table.line_num}: not a table of tab-separated values ({error})") from None
+        raise DataError(
+            f"{file}:{table.line_num}: not a table of tab-separated values ({error})"
+        ) from None
 
 
 def _find(value: Json, path: list[str]) -> Iterable[Json]:
@@ -126,11 +145,18 @@ def _find(value: Json, path: list[str]) -> Iterable[Json]:
 def _texts(value: Json, where: str) -> list[str]:
     """Return a text, a number, or the items of a list that is written as a text. Raise a DataError for an object."""
     values = [value]
-    if isinstance(value, str) and value.startswith("[") and value.endswith("]") and value.count("[") < MOST_LISTS:
+    if (
+        isinstance(value, str)
+        and value.startswith("[")
+        and value.endswith("]")
+        and value.count("[") < MOST_LISTS
+    ):
         with suppress(ValueError, SyntaxError):
             values = ast.literal_eval(value)
     if invalid := next((item for item in values if isinstance(item, (dict, list, tuple))), None):
-        hint = "Name a key of it as KEY.INNER" if isinstance(invalid, dict) else "Correct the record"
+        hint = (
+            "Name a key of it as KEY.INNER" if isinstance(invalid, dict) else "Correct the record"
+        )
         raise DataError(f"{where}={shorten(invalid)}: must be a text. {hint}")
     return [str(item) for item in values if item is not None]
 

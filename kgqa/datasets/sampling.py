@@ -8,7 +8,11 @@ from kgqa.errors import ConfigError
 from kgqa.types import Question
 
 TRACE_SAMPLE = "trace_paper"
-TRAIN_SIZES = {"hotpotqa": 90_447, "2wiki": 167_454, "musique": 19_938}  # of the official training files
+TRAIN_SIZES = {
+    "hotpotqa": 90_447,
+    "2wiki": 167_454,
+    "musique": 19_938,
+}  # of the official training files
 TRACE_COUNT = 500
 
 
@@ -22,7 +26,9 @@ def sample_as_trace(questions: Sequence[Question], dataset: str) -> list[Questio
     """
     size = TRAIN_SIZES.get(dataset)
     if size is None:
-        raise ConfigError(f"sample={TRACE_SAMPLE}: needs dataset={' or '.join(TRAIN_SIZES)}, got dataset={dataset}")
+        raise ConfigError(
+            f"sample={TRACE_SAMPLE}: needs dataset={' or '.join(TRAIN_SIZES)}, got dataset={dataset}"
+        )
     if len(questions) != size:
         raise ConfigError(
             f"sample={TRACE_SAMPLE}: needs the official training file of dataset={dataset} with {size:,} questions, "

@@ -59,7 +59,11 @@ def plain_title(title: str) -> str:
 
     Only complete entities: `html.unescape` alone would also turn "R&copy" into "R©".
     """
-    return re.sub(r"&#?\w+;", lambda entity: html.unescape(entity[0]), title) if "&" in title else title
+    return (
+        re.sub(r"&#?\w+;", lambda entity: html.unescape(entity[0]), title)
+        if "&" in title
+        else title
+    )
 
 
 def parse_record(schema: type[R], record: Json, where: str) -> R:
@@ -80,7 +84,9 @@ def parse_record(schema: type[R], record: Json, where: str) -> R:
         key = ".".join(map(str, first["loc"])) or "record"
         if first["type"] == "missing":
             raise DataError(f"{where}: no key {key!r}. {hint}") from None
-        raise DataError(f"{where}: {key}={shorten(first['input'])}: {explain_problem(first)}. {hint}") from None
+        raise DataError(
+            f"{where}: {key}={shorten(first['input'])}: {explain_problem(first)}. {hint}"
+        ) from None
     if own and other:  # all passages would be lost
         raise DataError(f"{where}: {hint}")
     return valid
@@ -101,7 +107,9 @@ def check_questions(questions: LocatedQuestions, file: Path) -> Iterator[Questio
             locations[question.id] = where
         yield question
     if not locations:
-        raise DataError(f"{file}: no answerable questions in this file. Name another one: dataset.path=FILE")
+        raise DataError(
+            f"{file}: no answerable questions in this file. Name another one: dataset.path=FILE"
+        )
 
 
 def refuse_half_surrogates(record: Json, where: str) -> None:

@@ -36,7 +36,9 @@ def overlapping(pieces: Sequence[Piece], text: str, part: str) -> list[int]:
         return []
     end = start + len(part)
     return [
-        position for position, piece in enumerate(pieces) if piece.start < end and start < piece.start + len(piece.text)
+        position
+        for position, piece in enumerate(pieces)
+        if piece.start < end and start < piece.start + len(piece.text)
     ]
 
 

@@ -22,10 +22,14 @@ def load_flagged(path: str | None) -> frozenset[str] | None:
         lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"method.list={path}: {reason}. Name a UTF-8 file with one question per line") from error
+        raise DataError(
+            f"method.list={path}: {reason}. Name a UTF-8 file with one question per line"
+        ) from error
     texts = frozenset(" ".join(line.split()) for line in lines) - {""}
     if not texts:
-        raise DataError(f"method.list={path}: the file is empty. Name a file with one question per line")
+        raise DataError(
+            f"method.list={path}: the file is empty. Name a file with one question per line"
+        )
     return texts
 
 
@@ -37,11 +41,17 @@ def read_labels(folder: Path, sha256: str) -> dict[str, str]:
     Raises DataError: the folder has no such run, is damaged, or belongs to another dataset.
     """
     verified = FinishedRun.read(folder).manifest.dataset
-    verdicts = {prediction.question_id: prediction.verdict for prediction in run_predictions(folder)}
+    verdicts = {
+        prediction.question_id: prediction.verdict for prediction in run_predictions(folder)
+    }
     if not any(verdicts.values()):
-        raise DataError(f"{folder}: not a finished run with method=verify. Name the folder that it printed")
+        raise DataError(
+            f"{folder}: not a finished run with method=verify. Name the folder that it printed"
+        )
     if verified.sha256 != sha256:
-        raise DataError(f"{folder}: it verified another file of dataset={verified.name}. Verify this one")
+        raise DataError(
+            f"{folder}: it verified another file of dataset={verified.name}. Verify this one"
+        )
     return {id_: verdict for id_, verdict in verdicts.items() if verdict not in (None, UNVERIFIED)}
 
 

@@ -112,7 +112,10 @@ class LocalEngine(BaseEngine):
 
     # tokens of prompt and reply (of one slot of llama.cpp); None: the model's own
     max_model_len: Annotated[
-        Count | None, Setting("Maximum tokens of prompt and reply, of each parallel call. null: the model's own.")
+        Count | None,
+        Setting(
+            "Maximum tokens of prompt and reply, of each parallel call. null: the model's own."
+        ),
     ] = field(default=None, kw_only=True)
 
     lists_logprobs: ClassVar[bool] = True  # see `Generate.logprobs`
@@ -204,7 +207,10 @@ def check_layers(adapter: Adapter, folder: Path) -> None:
         if module not in modules or matrix not in DIMENSIONS:
             wrong = "a layer that the model lacks"
         elif (layer := layers.get(f"{module}.weight")) and layer.kind in UNQUANTIZED:
-            here, there = (shape[n] for shape, n in zip((layer.shape, tensor.shape), DIMENSIONS[matrix], strict=True))
+            here, there = (
+                shape[n]
+                for shape, n in zip((layer.shape, tensor.shape), DIMENSIONS[matrix], strict=True)
+            )
             wrong = f"for a size of {there:,}, and the model has {here:,}" if here != there else ""
         if wrong:
             raise ConfigError(

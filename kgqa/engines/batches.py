@@ -82,7 +82,9 @@ class BatchNotes:
                 waves[name].batch = str(line.get("batch", waves[name].batch))
                 failed |= {(name, failed_id) for failed_id in line.get("failed", ())}
         recent = [wave for wave in waves.values() if wave.since > time.time() - RESULTS_LAST]
-        return {each: wave for wave in recent for each in wave.ids if (wave.name, each) not in failed}
+        return {
+            each: wave for wave in recent for each in wave.ids if (wave.name, each) not in failed
+        }
 
     def add(self, wave: Wave, **event: Json) -> None:
         """Append an event of a wave, on the disk before it returns."""
@@ -154,7 +156,9 @@ class BatchQueue:
                 if not wave.batch:
                     wave.batch = await self.api.find(wave.name, wave.ids, wave.since) or ""
             waves = {name: wave for name, wave in waves.items() if wave.batch}
-            old = frozenset(name for name in requests if name in known and known[name].name in waves)
+            old = frozenset(
+                name for name in requests if name in known and known[name].name in waves
+            )
             new = {name: request for name, request in requests.items() if name not in old}
             running = [self._wait(wave, wave.ids & old) for wave in waves.values()]
             if new:
@@ -185,12 +189,16 @@ class BatchQueue:
         finally:
             self._open.pop(label)
             remove_wait(self.describe)
-        failed = sorted(name for name in ids if name not in outcomes or outcomes[name].status >= 400)
+        failed = sorted(
+            name for name in ids if name not in outcomes or outcomes[name].status >= 400
+        )
         if failed:
             # the next run submits them again
             self.notes.add(wave, failed=failed)
         for name in ids:
-            missing = EngineError(f"{label} ended without an answer to this call. Run the command again")
+            missing = EngineError(
+                f"{label} ended without an answer to this call. Run the command again"
+            )
             self._settle(name, outcomes.get(name, missing))
 
     def _settle(self, name: str, outcome: Outcome | Exception) -> None:

@@ -45,7 +45,9 @@ class ChatTemplate:
     @classmethod
     def of(cls, weights: Path, thinking: Thinking = NO_THINKING) -> ChatTemplate:
         """Return the template that comes with a .gguf file or a transformers folder."""
-        return replace(_of_gguf(weights) if is_gguf(weights) else _of_folder(weights), thinking=thinking)
+        return replace(
+            _of_gguf(weights) if is_gguf(weights) else _of_folder(weights), thinking=thinking
+        )
 
     def render(self, call: ModelCall) -> str:
         """Return the text that the model reads, with its special tokens.
@@ -68,11 +70,17 @@ class ChatTemplate:
             if self._drops_system(call):
                 system, user, *rest = messages
                 messages = (replace(user, content=f"{system.content}\n\n{user.content}"), *rest)
-            settings = {"bos_token": self.bos, "eos_token": self.eos, **self.thinking.template(thinks=thinks)}
+            settings = {
+                "bos_token": self.bos,
+                "eos_token": self.eos,
+                **self.thinking.template(thinks=thinks),
+            }
             try:
                 turn = _render(self.source, messages, **settings)
             except TemplateError as error:
-                raise EngineError(f"the model's chat template rejects the prompt: {error}") from error
+                raise EngineError(
+                    f"the model's chat template rejects the prompt: {error}"
+                ) from error
             return turn + opening(turn, thinks=thinks) + ("" if thinks else prompt.prefill)
         text = "\n\n".join(message.content for message in prompt.messages)
         if prompt.form == "chat":
@@ -86,26 +94,40 @@ class ChatTemplate:
         flags = {
             "no_template": call.prompt.form == "chat" and self.source is None,
             "no_system": self._drops_system(call),
-            "no_thinking": self.thinking.budget > 0 and isinstance(call, Generate) and not self.thinks(call),
+            "no_thinking": self.thinking.budget > 0
+            and isinstance(call, Generate)
+            and not self.thinks(call),
         }
         return tuple(flag for flag, is_set in flags.items() if is_set)
 
     def thinks(self, call: ModelCall) -> bool:
         """Return whether the model reasons before the reply: after a turn of a conversation, never before a choice."""
         chats = call.prompt.form == "chat" and self.source is not None
-        return chats and self.thinking.budget > 0 and isinstance(call, Generate) and call.thoughts == "split"
+        return (
+            chats
+            and self.thinking.budget > 0
+            and isinstance(call, Generate)
+            and call.thoughts == "split"
+        )
 
     def _drops_system(self, call: ModelCall) -> bool:
         """Return whether the template cannot express the system message of this conversation."""
         prompt = call.prompt
-        starts = prompt.form == "chat" and [message.role for message in prompt.messages[:2]] == ["system", "user"]
-        return starts and self.source is not None and not _has_system(self.source, self.bos, self.eos)
+        starts = prompt.form == "chat" and [message.role for message in prompt.messages[:2]] == [
+            "system",
+            "user",
+        ]
+        return (
+            starts and self.source is not None and not _has_system(self.source, self.bos, self.eos)
+        )
 
 
 def reject_tools(call: ModelCall) -> None:
     """Raise a ConfigError if the call has tools: only the chat endpoint of a server has function calls."""
     if isinstance(call, Generate) and call.tools is not None:
-        raise ConfigError("Function calls need engine=openai and its chat endpoint. Set method.protocol=text.")
+        raise ConfigError(
+            "Function calls need engine=openai and its chat endpoint. Set method.protocol=text."
+        )
 
 
 def _render(source: str, messages: Sequence[Message], **values: Json) -> str:
@@ -131,10 +153,15 @@ class Tokens:
         tokens = self.encode(text)
         if not tokens:
             raise EngineError("the prompt is empty")
-        room = self._limit - (call.max_tokens if isinstance(call, Generate) else self.spelling(call.options).longest)
+        room = self._limit - (
+            call.max_tokens if isinstance(call, Generate) else self.spelling(call.options).longest
+        )
         length = len(tokens)
         if self._template.thinks(call):
-            length, room = len(self.encode(leading(text, "", call))), room - self._template.thinking.budget
+            length, room = (
+                len(self.encode(leading(text, "", call))),
+                room - self._template.thinking.budget,
+            )
         if length > room:
             raise PromptTooLong(length, room)
         return tokens
@@ -213,9 +240,13 @@ def _has_system(source: str, bos: str, eos: str) -> bool:
 
 def _of_gguf(file: Path) -> ChatTemplate:
     header = read_header(file)
-    template, bos, eos = (str(header.get(key) or "") for key in ("tokenizer.chat_template", "bos_token", "eos_token"))
+    template, bos, eos = (
+        str(header.get(key) or "") for key in ("tokenizer.chat_template", "bos_token", "eos_token")
+    )
     # llama.cpp's rule: the file's own flag, else SentencePiece vocabularies start with BOS and BPE ones do not
-    adds_bos = header.get("tokenizer.ggml.add_bos_token", header.get("tokenizer.ggml.model") == "llama")
+    adds_bos = header.get(
+        "tokenizer.ggml.add_bos_token", header.get("tokenizer.ggml.model") == "llama"
+    )
     return ChatTemplate(template or None, bos, eos, bool(adds_bos and bos))
 
 
@@ -228,8 +259,12 @@ def _of_folder(folder: Path) -> ChatTemplate:
         # several named templates, as some tool-using models have
         template = {entry["name"]: entry["template"] for entry in template}.get("default")
     tokens = (settings.get(key) or "" for key in ("bos_token", "eos_token"))
-    bos, eos = (str(token["content"] if isinstance(token, dict) else token) for token in tokens)  # older: an object
-    return ChatTemplate(template, bos, eos, bool(bos) and _starts_with(folder / "tokenizer.json", bos))
+    bos, eos = (
+        str(token["content"] if isinstance(token, dict) else token) for token in tokens
+    )  # older: an object
+    return ChatTemplate(
+        template, bos, eos, bool(bos) and _starts_with(folder / "tokenizer.json", bos)
+    )
 
 
 def _starts_with(tokenizer: Path, bos: str) -> bool:
@@ -237,7 +272,9 @@ def _starts_with(tokenizer: Path, bos: str) -> bool:
     from tokenizers import Tokenizer
 
     if not tokenizer.is_file():
-        raise ConfigError(f"{tokenizer.parent}: no tokenizer.json. Save the model with a fast tokenizer.")
+        raise ConfigError(
+            f"{tokenizer.parent}: no tokenizer.json. Save the model with a fast tokenizer."
+        )
     return bool(Tokenizer.from_file(str(tokenizer)).encode("a").tokens[0] == bos)
 
 
@@ -247,7 +284,9 @@ def _compile(source: str) -> Template:
     from jinja2.ext import loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+    )
     environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = TODAY.strftime

@@ -20,7 +20,14 @@ END_TOKENS = (
     "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<|return|>",
     "<end_of_turn>", "<eos>", "</s>", "<EOT>", "<end_of_utterance>",
 )  # fmt: skip
-START_TOKENS = ("<|im_start|>", "<|start_header_id|>", "<|begin_of_text|>", "<start_of_turn>", "<|start|>", "[INST]")
+START_TOKENS = (
+    "<|im_start|>",
+    "<|start_header_id|>",
+    "<|begin_of_text|>",
+    "<start_of_turn>",
+    "<|start|>",
+    "[INST]",
+)
 # of a reply: a message contains such a token, and the server decides what it is
 FLAG = "control_text"
 _CANDIDATE = re.compile(r"<[^\s<>;,]{1,60}>|\[/?[A-Z_]{2,30}\]")
@@ -63,4 +70,7 @@ def split_masks(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _shift(text: str, distance: int) -> str:
-    return "".join(chr(code + distance) if 0 <= code + distance < 0x110000 else chr(code) for code in map(ord, text))
+    return "".join(
+        chr(code + distance) if 0 <= code + distance < 0x110000 else chr(code)
+        for code in map(ord, text)
+    )

@@ -34,7 +34,9 @@ class EventLoopThread:
                 raise EngineDied("the engine has been closed")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._run, args=(self._loop,), name=self._name, daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._loop,), name=self._name, daemon=True
+                )
                 self._thread.start()
             return asyncio.run_coroutine_threadsafe(self._track(work), self._loop)
 
@@ -72,7 +74,9 @@ class EventLoopThread:
         finally:
             self._tasks.discard(task)
 
-    async def _stop(self, loop: asyncio.AbstractEventLoop, cleanup: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _stop(
+        self, loop: asyncio.AbstractEventLoop, cleanup: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
         tasks = tuple(self._tasks)  # libraries end their own tasks
         for task in tasks:
             task.cancel()

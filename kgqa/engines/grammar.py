@@ -25,13 +25,17 @@ def bound_schema(schema: str) -> Json | None:
     try:
         from llguidance import LLMatcher
     except ImportError as error:
-        raise ConfigError("Replies that follow a JSON schema need llguidance. Run: pip install llguidance") from error
+        raise ConfigError(
+            "Replies that follow a JSON schema need llguidance. Run: pip install llguidance"
+        ) from error
     try:
         spaced = {**json.loads(schema), "x-guidance": SPACING}
     except (TypeError, ValueError):
         # not JSON, or not an object
         return None
-    return None if LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(spaced)) else spaced
+    return (
+        None if LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(spaced)) else spaced
+    )
 
 
 class Constraint:
@@ -66,7 +70,9 @@ class Grammars:
             return None
         from llguidance import LLMatcher
 
-        matcher = LLMatcher(self._vocabulary, LLMatcher.grammar_from_json_schema(spaced), log_level=0)
+        matcher = LLMatcher(
+            self._vocabulary, LLMatcher.grammar_from_json_schema(spaced), log_level=0
+        )
         return None if matcher.is_error() else Constraint(matcher)
 
     @cached_property

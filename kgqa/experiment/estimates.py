@@ -93,7 +93,10 @@ class Estimated:
     def lines(self) -> list[str]:
         if not self.new_calls:
             return []
-        lines = [f"estimated new tokens: {format_range(self.tokens, '{:,.0f}')}", f"time: {format_time(self.seconds)}"]
+        lines = [
+            f"estimated new tokens: {format_range(self.tokens, '{:,.0f}')}",
+            f"time: {format_time(self.seconds)}",
+        ]
         if self.usd is not None:
             lines.append(f"cost: {format_range(self.usd, '{:,.2f}')} USD")
         return lines + [f"  {note}" for note in self.notes]
@@ -130,7 +133,11 @@ def read_history(method: str) -> dict[tuple[str, str], RoleHistory]:
                 estimates.calls += cost.calls
                 estimates.prompt_tokens += cost.prompt_tokens
                 estimates.output_tokens += cost.output_tokens
-    return {key: estimates for key, estimates in history.items() if estimates.questions and estimates.calls}
+    return {
+        key: estimates
+        for key, estimates in history.items()
+        if estimates.questions and estimates.calls
+    }
 
 
 def estimate_plan(plan: Mapping[str, PlannedCalls], method: str = "") -> Estimated:
@@ -152,7 +159,9 @@ class Estimator:
         estimates = []
         # finished runs with the same model, or with any
         for name, role in plan.items():
-            others = (estimate_of_role for (other, _), estimate_of_role in runs.items() if other == name)
+            others = (
+                estimate_of_role for (other, _), estimate_of_role in runs.items() if other == name
+            )
             history = runs.get((name, role.engine)) or next(others, None)
             estimates.append(_estimate_role(role, history, self._usages(role.origin), method))
         return Estimated.sum(estimates)
@@ -178,11 +187,17 @@ def _estimate_role(
         seconds = _estimate_seconds(role, usages, read * (1 - cached) + output_tokens * WRITTEN)
         notes.append(f"speed of {pluralize(len(usages), 'cached call')} of {role.engine}")
     else:
-        notes.append(f"no call of {role.engine} is in the call cache. A run with limit=3 measures its speed")
-    return Estimated(role.every.calls, role.new.calls, read + output_tokens, seconds, usd, tuple(notes))
+        notes.append(
+            f"no call of {role.engine} is in the call cache. A run with limit=3 measures its speed"
+        )
+    return Estimated(
+        role.every.calls, role.new.calls, read + output_tokens, seconds, usd, tuple(notes)
+    )
 
 
-def _expected_calls(role: PlannedCalls, history: RoleHistory | None, method: str) -> tuple[Range, list[str]]:
+def _expected_calls(
+    role: PlannedCalls, history: RoleHistory | None, method: str
+) -> tuple[Range, list[str]]:
     """Return the number of new calls, and what it rests on."""
     most, programs = float(role.new.calls), len(role.new_programs)
     if history:
@@ -199,7 +214,9 @@ def _tokens_per_call(
 ) -> tuple[float, Range]:
     """Return the prompt tokens and the output tokens of a call."""
     if history:
-        return history.prompt_tokens / history.calls, Range.at(history.output_tokens / history.calls)
+        return history.prompt_tokens / history.calls, Range.at(
+            history.output_tokens / history.calls
+        )
     planned, replies = role.new.usage, [usage.output for usage in usages if usage.generated]
     prompt, most = planned.prompt_tokens / role.new.calls, planned.output_tokens / role.new.calls
     if not usages:
@@ -223,7 +240,9 @@ def _estimate_seconds(role: PlannedCalls, usages: Sequence[StoredUsage], work: R
 def _busy_seconds(usages: Sequence[StoredUsage]) -> int:
     """Return the number of seconds in which at least one call was made."""
     busy, end = 0, 0
-    for start, last in sorted((int(usage.made + 0.5 - usage.seconds), usage.made) for usage in usages):
+    for start, last in sorted(
+        (int(usage.made + 0.5 - usage.seconds), usage.made) for usage in usages
+    ):
         busy += max(0, last + 1 - max(start, end))
         end = max(end, last + 1)
     return busy

@@ -39,7 +39,14 @@ from kgqa.scoring.agreement import agreement
 from kgqa.scoring.questions import ScoredQuestion, score_questions
 from kgqa.scoring.summary import summarise
 from kgqa.types import Question
-from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors, json_text, jsonl_text, replace_file
+from kgqa.util.fs import (
+    OUT_ELSEWHERE,
+    ensure_dir,
+    explain_storage_errors,
+    json_text,
+    jsonl_text,
+    replace_file,
+)
 from kgqa.util.text import pluralize
 
 Verdicts = Mapping[str, str | None]  # right or wrong by question
@@ -71,7 +78,9 @@ class AnsweredQuestions:
     @property
     def simulation_note(self) -> str:
         """Return what a list of runs adds to the name of a run without a model."""
-        scripted = self.config is not None and self.config["engine"].get("_target_") == SCRIPTED_TARGET
+        scripted = (
+            self.config is not None and self.config["engine"].get("_target_") == SCRIPTED_TARGET
+        )
         return f" ({MADE_UP})" if scripted else ""
 
     @cached_property
@@ -95,7 +104,9 @@ def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
     file = folder / PREDICTIONS
     if not file.is_file():
         if (folder / IDENTITY).is_file():
-            raise DataError(f"{folder}: the run is not finished (no {PREDICTIONS}). Run its command again to finish it")
+            raise DataError(
+                f"{folder}: the run is not finished (no {PREDICTIONS}). Run its command again to finish it"
+            )
         raise DataError(
             f"{folder}: not the folder of a run (missing: {PREDICTIONS}). Name the folder that kgqa run printed"
         )
@@ -110,7 +121,9 @@ def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
     questions = tuple(_read_questions(folder, predictions))
     check_hash(folder, PREDICTIONS)
     lacking = metrics.missing_golds if metrics else None
-    return AnsweredQuestions(str(folder), questions, predictions, str(profile), config, lacking, folder)
+    return AnsweredQuestions(
+        str(folder), questions, predictions, str(profile), config, lacking, folder
+    )
 
 
 def _read_questions(folder: Path, predictions: Mapping[str, Prediction]) -> list[Question]:
@@ -155,7 +168,11 @@ def open_places(places: Sequence[Path], scoring: str | None) -> list[AnsweredQue
 
     Raises DataError: a place is neither, a sweep has no finished cell, or a run is named twice.
     """
-    folders = [folder for place in places for folder in (_list_cells(place) if _is_sweep(place) else [place])]
+    folders = [
+        folder
+        for place in places
+        for folder in (_list_cells(place) if _is_sweep(place) else [place])
+    ]
     if len(set(folders)) < len(folders):
         repeated = next(folder for folder in folders if folders.count(folder) > 1)
         raise DataError(f"{repeated}: named twice. Name each run once")
@@ -173,7 +190,9 @@ def _list_cells(sweep: Path) -> list[Path]:
     return list(dict.fromkeys(folders))
 
 
-def open_predictions(files: Sequence[Path], experiment: Experiment, *, subset: bool) -> list[AnsweredQuestions]:
+def open_predictions(
+    files: Sequence[Path], experiment: Experiment, *, subset: bool
+) -> list[AnsweredQuestions]:
     """Read the answers of other programs. `subset`: only the questions that a file has.
 
     Raises DataError: a file has no known format, or is not for these questions.
@@ -183,18 +202,28 @@ def open_predictions(files: Sequence[Path], experiment: Experiment, *, subset: b
     for file in files:
         predictions = name_twins(read_predictions(file), ids, file)
         answered = {prediction.question_id for prediction in predictions}
-        questions = tuple(question for question in experiment.data.questions if question.id in answered or not subset)
+        questions = tuple(
+            question
+            for question in experiment.data.questions
+            if question.id in answered or not subset
+        )
         if not questions:
             raise DataError(
                 f"{file}: none of its predictions is for a question of dataset={experiment.name('dataset')}"
             )
         by_id = match_predictions(predictions, questions, file, known=ids)
         lacking = experiment.data.missing_golds or None
-        opened.append(AnsweredQuestions(str(file), questions, by_id, experiment.profile, missing_golds=lacking))
+        opened.append(
+            AnsweredQuestions(
+                str(file), questions, by_id, experiment.profile, missing_golds=lacking
+            )
+        )
     return opened
 
 
-def evaluate(request: EvaluationRequest, answered: Sequence[AnsweredQuestions], display: Display) -> list[Evaluated]:
+def evaluate(
+    request: EvaluationRequest, answered: Sequence[AnsweredQuestions], display: Display
+) -> list[Evaluated]:
     """Score the answers, judge them if a judge is chosen, and correct its accuracy by labels.
 
     Writes evaluation.json, a page and the verdicts into `output_dir=` or the folder of each run.
@@ -208,7 +237,9 @@ def evaluate(request: EvaluationRequest, answered: Sequence[AnsweredQuestions], 
         _check_training(one, experiment)
     folders = [_find_folder(one, experiment, single=len(answered) == 1) for one in answered]
     labels = _read_labels(request, answered)
-    judgings = _judge(request, answered, folders, display) if experiment.judge else [None] * len(answered)
+    judgings = (
+        _judge(request, answered, folders, display) if experiment.judge else [None] * len(answered)
+    )
     evaluations = [
         Evaluation(
             source=one.name,
@@ -222,9 +253,13 @@ def evaluate(request: EvaluationRequest, answered: Sequence[AnsweredQuestions], 
         evaluations = _calibrate(answered, judgings, evaluations, labels)
     return [
         Evaluated(
-            evaluation, folder and _write(folder, evaluation, judging), tuple(one.id for one in answers.questions)
+            evaluation,
+            folder and _write(folder, evaluation, judging),
+            tuple(one.id for one in answers.questions),
         )
-        for evaluation, folder, judging, answers in zip(evaluations, folders, judgings, answered, strict=True)
+        for evaluation, folder, judging, answers in zip(
+            evaluations, folders, judgings, answered, strict=True
+        )
     ]
 
 
@@ -235,12 +270,16 @@ def _count(answered: AnsweredQuestions) -> str:
 
 def _check_training(answered: AnsweredQuestions, experiment: Experiment) -> None:
     folder = answered.folder
-    leaks = Metrics.read(folder).trained_questions if folder and (folder / METRICS).is_file() else None
+    leaks = (
+        Metrics.read(folder).trained_questions if folder and (folder / METRICS).is_file() else None
+    )
     if leaks and not experiment.settings.allow_trained_questions:
         raise ConfigError(refusal(leaks, len(answered.questions)))
 
 
-def _find_folder(answered: AnsweredQuestions, experiment: Experiment, *, single: bool) -> Path | None:
+def _find_folder(
+    answered: AnsweredQuestions, experiment: Experiment, *, single: bool
+) -> Path | None:
     """Return the folder for the files of an evaluation. None: they are not written."""
     folder, run = experiment.settings.output_dir, answered.folder
     if folder is None:
@@ -279,9 +318,16 @@ def _judge(
             can be another person's.
     """
     experiment = request.experiment
-    judge, groups = experiment.judge, {override_group(override) for override in experiment.overrides}
+    judge, groups = (
+        experiment.judge,
+        {override_group(override) for override in experiment.overrides},
+    )
     assert judge is not None
-    has_model = experiment.config["roles"][ROLE] or all(judge.roles.values()) or {"model", "engine"} <= groups
+    has_model = (
+        experiment.config["roles"][ROLE]
+        or all(judge.roles.values())
+        or {"model", "engine"} <= groups
+    )
     if any(one.config is not None for one in answered) and not has_model and SERVER not in groups:
         raise ConfigError(
             f"judge={experiment.name(ROLE)}: which model runs the judge? Add model=NAME and engine=NAME, or server=URL"
@@ -290,11 +336,17 @@ def _judge(
     with Session(experiment) as session:
         session.judge_engines  # noqa: B018 - an error leaves the folder as it was, without a log
         for one, log in zip(answered, folders, strict=True):
-            with nullcontext(display) if log is None else monitor_work(display, "judge", log) as monitor:
+            with (
+                nullcontext(display)
+                if log is None
+                else monitor_work(display, "judge", log) as monitor
+            ):
                 judged = judge_answers(session, one.scored, monitor, one.reader, one.folder)
                 consistency = None
                 if request.checks:
-                    consistency = check_consistency(session, one.scored, judged, monitor, one.folder)
+                    consistency = check_consistency(
+                        session, one.scored, judged, monitor, one.folder
+                    )
                 judgings.append(_Judging(judged, consistency))
     return judgings
 
@@ -307,15 +359,21 @@ def _calibrate(
 ) -> list[Evaluation]:
     complete = [judging for judging in judgings if judging]
     sets = [
-        JudgedSet(one.name, one.scored, {line.question_id: line for line in judging.judged.lines}, own)
+        JudgedSet(
+            one.name, one.scored, {line.question_id: line for line in judging.judged.lines}, own
+        )
         for one, judging, own in zip(answered, complete, labels, strict=True)
     ]
     return [
         evaluation.replace(
-            judge=judging.judged.metrics.replace(corrected=calibration.corrected if calibration.source else None),
+            judge=judging.judged.metrics.replace(
+                corrected=calibration.corrected if calibration.source else None
+            ),
             calibration=calibration.replace(consistency=judging.consistency),
         )
-        for evaluation, calibration, judging in zip(evaluations, calibrate(sets), complete, strict=True)
+        for evaluation, calibration, judging in zip(
+            evaluations, calibrate(sets), complete, strict=True
+        )
     ]
 
 
@@ -324,11 +382,15 @@ def _write(folder: Path, evaluation: Evaluation, judging: _Judging | None) -> Pa
         ensure_dir(folder)
     if judging:
         replace_file(folder / VERDICTS, jsonl_text(line.json() for line in judging.judged.lines))
-    replace_file(folder / "evaluation.md", markdown(evaluation.source, evaluation_sections(evaluation)))
+    replace_file(
+        folder / "evaluation.md", markdown(evaluation.source, evaluation_sections(evaluation))
+    )
     return replace_file(folder / EVALUATION, json_text(evaluation.json()))
 
 
-def calibrate_judge(folder: Path, labels: Path | None, other: Path | None) -> tuple[str, list[Section], Path]:
+def calibrate_judge(
+    folder: Path, labels: Path | None, other: Path | None
+) -> tuple[str, list[Section], Path]:
     """Compare the saved verdicts of a run with exact match and containment, and with labels or another judge.
 
     Returns the judge, the sections, and the file with them in the run's folder.
@@ -353,11 +415,13 @@ def calibrate_judge(folder: Path, labels: Path | None, other: Path | None) -> tu
         for name, labels_of_other in others.items()
     }
     sections = [
-        agreement_section(f"Judge against {name}", ("judge", name), measured) for name, measured in agreements.items()
+        agreement_section(f"Judge against {name}", ("judge", name), measured)
+        for name, measured in agreements.items()
     ]
     (calibration,) = calibrate([JudgedSet(run.name, run.scored, verdicts, matched)])
     sections = [
-        each if each.rows else replace(each, header=(), values=[("nothing to compare", "")]) for each in sections
+        each if each.rows else replace(each, header=(), values=[("nothing to compare", "")])
+        for each in sections
     ] + calibration_sections([(run.name, calibration)])
     name = judge_of(verdicts)
     record = {"judge": name, **as_json(agreements), "labels": calibration.json()}
@@ -372,9 +436,13 @@ def label_by_scores(scored: Sequence[ScoredQuestion]) -> dict[str, Verdicts]:
     }
 
 
-def _saved_labels(run: AnsweredQuestions, verdicts: Mapping[str, Judgement], source: Path) -> dict[str, str | None]:
+def _saved_labels(
+    run: AnsweredQuestions, verdicts: Mapping[str, Judgement], source: Path
+) -> dict[str, str | None]:
     """Return the labels. Unscored, failed and exact answers have None."""
     if stale := run.find_stale(verdicts):
         wrong = "the verdict is on another answer to" if stale in verdicts else "no verdict on"
-        raise DataError(f"{source}: {wrong} question {stale}. Judge it again: kgqa evaluate RUN judge=…")
+        raise DataError(
+            f"{source}: {wrong} question {stale}. Judge it again: kgqa evaluate RUN judge=…"
+        )
     return {question.id: verdicts[question.id].label for question in run.questions}

@@ -68,7 +68,9 @@ class Experiment:
         method = parts.method(self.config["method"], self.function)
         for role, cause in getattr(method, "separate_roles", {}).items():
             if self.config["roles"].get(role) is None:
-                raise ConfigError(f"{cause} requires its own model: set roles.{role}=PRESET[@ENGINE]")
+                raise ConfigError(
+                    f"{cause} requires its own model: set roles.{role}=PRESET[@ENGINE]"
+                )
         return method
 
     @property
@@ -79,7 +81,9 @@ class Experiment:
     @property
     def asks_models(self) -> bool:
         """Return whether the method, or the retriever that it searches with, calls a model."""
-        return self._calls_models or (self.searches and "model" in getattr(self.retriever, "uses", ()))
+        return self._calls_models or (
+            self.searches and "model" in getattr(self.retriever, "uses", ())
+        )
 
     @property
     def _calls_models(self) -> bool:
@@ -92,9 +96,14 @@ class Experiment:
         if find_devices(self.settings) is None:
             return GpuPlan(roles, {})
         judges = judge_nodes(self.config, self.judge, self.choose) if self.judge else {}
-        groups = [*(["retriever"] if self.searches else []), *(group for group in RANKERS if group in self.method.uses)]
+        groups = [
+            *(["retriever"] if self.searches else []),
+            *(group for group in RANKERS if group in self.method.uses),
+        ]
         nodes = [node for group in groups if (node := self.config.get(group))]
-        return self.plan(self.settings, roles, judges, nodes, str(self.config["dataset"].get("corpus") or ""))
+        return self.plan(
+            self.settings, roles, judges, nodes, str(self.config["dataset"].get("corpus") or "")
+        )
 
     @property
     def role_nodes(self) -> RoleNodes:
@@ -126,7 +135,9 @@ class Experiment:
     def chosen(self, group: str) -> Config:
         """Return a group's node. Raises ConfigError if there is none."""
         if (node := self.config.get(group)) is None:
-            raise ConfigError(f"{group}=null: method={self.name('method')} needs one. {nearest('', groups()[group])}")
+            raise ConfigError(
+                f"{group}=null: method={self.name('method')} needs one. {nearest('', groups()[group])}"
+            )
         # without models there is no plan, and it would need the retriever
         is_placed = self._calls_models and group in ("retriever", *RANKERS)
         return self.gpu_plan.place_search(node) if is_placed else dict(node)
@@ -138,7 +149,11 @@ class Experiment:
         from kgqa.kg.extraction import Extractor
 
         part = parts.build(self.kg, "kg")
-        return part if isinstance(part, ImportedTriples) else parts.check_part(part, self.kg, "kg", Extractor)
+        return (
+            part
+            if isinstance(part, ImportedTriples)
+            else parts.check_part(part, self.kg, "kg", Extractor)
+        )
 
     @property
     def kg(self) -> dict[str, Json]:
@@ -157,7 +172,9 @@ class Experiment:
         """Return what extracts triples. Raises ConfigError if they are imported."""
         if self.triple_file:
             name = self.name("kg")
-            raise ConfigError(f"kg={name}: the triples are imported from a file. Choose another kg= to extract them")
+            raise ConfigError(
+                f"kg={name}: the triples are imported from a file. Choose another kg= to extract them"
+            )
         return cast("Extractor", self.triples)
 
     @cached_property
@@ -182,4 +199,8 @@ class Experiment:
         }
         if "triples" in uses and DEMONSTRATIONS_RANKER in self.triples.uses:
             used[DEMONSTRATIONS_RANKER] = True
-        return {group: name for group, name in self.config["choices"].items() if name and used.get(group, True)}
+        return {
+            group: name
+            for group, name in self.config["choices"].items()
+            if name and used.get(group, True)
+        }

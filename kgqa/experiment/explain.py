@@ -70,7 +70,9 @@ class Explanation:
     def write(self, folder: Path) -> Path:
         """Write explain.md into a run's folder."""
         title, *notices = self.heading.split("\n")
-        return replace_file(folder / "explain.md", markdown(title, [Section("", (), ()), *self.sections], notices))
+        return replace_file(
+            folder / "explain.md", markdown(title, [Section("", (), ()), *self.sections], notices)
+        )
 
 
 def explain(folder: Path, baseline: Path | None = None, *, seed: int = 0) -> Explanation:
@@ -84,7 +86,9 @@ def explain(folder: Path, baseline: Path | None = None, *, seed: int = 0) -> Exp
     if baseline:
         runs = share_questions(runs, common=True)
     explained = [explain_answers(run) for run in runs]
-    heading = [f"{folder}: {pluralize(len(runs[0].questions), 'question')}, profile {runs[0].profile}"]
+    heading = [
+        f"{folder}: {pluralize(len(runs[0].questions), 'question')}, profile {runs[0].profile}"
+    ]
     if baseline:
         heading.append(f"baseline: {baseline}, on the same questions")
     heading += [f"warning: {run.name}{run.simulation_note}" for run in runs if run.simulation_note]
@@ -106,7 +110,12 @@ def explain_answers(run: AnsweredQuestions) -> list[Explained]:
             last[traced.question.id] = call
     shared = _find_parts(last.values())
     return [
-        Explained(row, find_cause(row), frozenset(_find_signs(row, last.get(row.id), shared)), *cited[row.id])
+        Explained(
+            row,
+            find_cause(row),
+            frozenset(_find_signs(row, last.get(row.id), shared)),
+            *cited[row.id],
+        )
         for row in run.scored
     ]
 
@@ -124,19 +133,31 @@ def find_cause(row: ScoredQuestion) -> str:
     return "retrieval" if row.support.recall is not None and row.support.recall < 1 else "reading"
 
 
-def _find_signs(row: ScoredQuestion, last: TracedCall | None, shared: Mapping[str, str]) -> Iterable[str]:
+def _find_signs(
+    row: ScoredQuestion, last: TracedCall | None, shared: Mapping[str, str]
+) -> Iterable[str]:
     if row.answer is None:
         return
-    marks = [*row.prediction.flags, *(name for name, value in row.prediction.figures.items() if value)]
+    marks = [
+        *row.prediction.flags,
+        *(name for name, value in row.prediction.figures.items() if value),
+    ]
     if row.abstained and row.answer.strip():
         yield "abstained"
-    if any("cut" in mark or "truncated" in mark for mark in row.prediction.flags) or (last and _is_cut(last)):
+    if any("cut" in mark or "truncated" in mark for mark in row.prediction.flags) or (
+        last and _is_cut(last)
+    ):
         yield "cut"
     if any("forced" in mark for mark in marks):
         yield "forced"
     if answers_yes_no(row):
         yield "yes or no"
-    elif last and row.em < 1 and not row.containment and is_echo(row.answer, _prompt(last), shared[_template(last)]):
+    elif (
+        last
+        and row.em < 1
+        and not row.containment
+        and is_echo(row.answer, _prompt(last), shared[_template(last)])
+    ):
         yield "echo"
 
 
@@ -152,7 +173,9 @@ def is_echo(answer: str, prompt: str, shared: str) -> bool:
     words = f" {normalise(answer)} "
     if len(words) < 5 or not prompt.startswith(shared):
         return False
-    return words in f" {normalise(shared)} " and words not in f" {normalise(prompt[len(shared) :])} "
+    return (
+        words in f" {normalise(shared)} " and words not in f" {normalise(prompt[len(shared) :])} "
+    )
 
 
 def _find_parts(calls: Iterable[TracedCall]) -> dict[str, str]:
@@ -168,7 +191,10 @@ def _find_parts(calls: Iterable[TracedCall]) -> dict[str, str]:
 
 def _common_start(texts: Sequence[str]) -> str:
     first, last = min(texts), max(texts)
-    length = next((n for n, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    length = next(
+        (n for n, (one, other) in enumerate(zip(first, last, strict=False)) if one != other),
+        len(first),
+    )
     return first[:length]
 
 
@@ -191,7 +217,11 @@ def _prompt(call: TracedCall) -> str:
 
 
 def _shares_section(
-    title: str, names: Mapping[str, str], explained: Sequence[Sequence[Explained]], folder: Path, seed: int
+    title: str,
+    names: Mapping[str, str],
+    explained: Sequence[Sequence[Explained]],
+    folder: Path,
+    seed: int,
 ) -> Section:
     """Return a row per name: its share, the baseline's share and the difference, and examples with links."""
     own, *others = explained
@@ -201,22 +231,40 @@ def _shares_section(
         matches = [each for each in own if each.has(name)]
         row: list[Value] = [name, len(matches), share(len(matches), len(own))]
         if others:
-            row += [share(sum(each.has(name) for each in others[0]), len(own)), _difference_text(differences.get(name))]
+            row += [
+                share(sum(each.has(name) for each in others[0]), len(own)),
+                _difference_text(differences.get(name)),
+            ]
         ids = [each.row.id for each in matches[:EXAMPLES]] if name != "right" else []
         link = f"{folder.resolve().as_posix()}/report.html#q={ids[0]}" if ids else ""
         rows.append((*row, MarkedCell(", ".join(ids), link=link), meaning))
-    header = ["", "questions", "percent", *(["baseline", "difference"] if others else []), "examples", "meaning"]
+    header = [
+        "",
+        "questions",
+        "percent",
+        *(["baseline", "difference"] if others else []),
+        "examples",
+        "meaning",
+    ]
     text = "Percent of all questions, with Wilson's 95 % intervals."
     if others:
         text += " Differences in points, with p of McNemar's test after Holm's correction over this table."
-    return Section(title, header, rows, (text, f"kgqa show {folder} ID shows a question. Links open its report."))
+    return Section(
+        title,
+        header,
+        rows,
+        (text, f"kgqa show {folder} ID shows a question. Links open its report."),
+    )
 
 
 def _differences(
     names: Iterable[str], own: Sequence[Explained], other: Sequence[Explained], seed: int
 ) -> dict[str, Difference]:
     shares = {
-        name: {"run": [float(each.has(name)) for each in own], "baseline": [float(each.has(name)) for each in other]}
+        name: {
+            "run": [float(each.has(name)) for each in own],
+            "baseline": [float(each.has(name)) for each in other],
+        }
         for name in names
     }
     return {difference.metric: difference for difference in compare(shares, seed)}
@@ -263,11 +311,21 @@ def _group_sections(explained: Sequence[Explained]) -> list[Section]:
             groups.setdefault(str(group_of(each.row) or UNKNOWN), []).append(each)
         if len(groups) > 1:
             rows = [(group, *_group_cells(groups[group])) for group in sorted(groups)]
-            header = (name, "questions", "EM", "F1", *(cause for cause in CAUSES if cause != "right"))
+            header = (
+                name,
+                "questions",
+                "EM",
+                "F1",
+                *(cause for cause in CAUSES if cause != "right"),
+            )
             sections.append(Section(f"By {name}", header, rows, ("Causes: numbers of questions.",)))
     return sections
 
 
 def _group_cells(group: Sequence[Explained]) -> list[Value]:
     scores = [estimate([METRICS[name].share(each.row) for each in group]) for name in ("em", "f1")]
-    return [len(group), *scores, *(sum(each.cause == cause for each in group) for cause in CAUSES if cause != "right")]
+    return [
+        len(group),
+        *scores,
+        *(sum(each.cause == cause for each in group) for cause in CAUSES if cause != "right"),
+    ]

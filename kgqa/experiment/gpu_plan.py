@@ -32,7 +32,11 @@ ON_DEVICE = ("kgqa.retrieval.encoders.", "kgqa.retrieval.rerankers.")
 
 
 def plan_gpus(
-    settings: RunSettings, roles: RoleNodes, judges: RoleNodes, searches: Sequence[Config], corpus: str
+    settings: RunSettings,
+    roles: RoleNodes,
+    judges: RoleNodes,
+    searches: Sequence[Config],
+    corpus: str,
 ) -> GpuPlan:
     """Return the plan of a run's GPUs. Only models of engine=vllm without `devices` get some.
 
@@ -47,7 +51,9 @@ def plan_gpus(
     if devices is None:
         return plan
     answering = _list_models(roles)
-    judging = [each for each in _list_models(judges) if each[0] not in [other for other, _ in answering]]
+    judging = [
+        each for each in _list_models(judges) if each[0] not in [other for other, _ in answering]
+    ]
     if not answering and not judging:
         return plan
     try:
@@ -62,7 +68,9 @@ def plan_gpus(
     # one GPU is shared: the encoder takes what vLLM leaves
     if len(devices.names) > 1 and (search := _find_search_demand(searches, corpus)):
         demands["answer"] = [*answer, search]
-    placement = place({stage: each for stage, each in demands.items() if each}, len(devices.names), devices.memory)
+    placement = place(
+        {stage: each for stage, each in demands.items() if each}, len(devices.names), devices.memory
+    )
     searching = placement.find(SEARCH)
     return replace(
         plan,
@@ -167,14 +175,25 @@ def _list_parts(node: Config) -> Iterator[Node]:
 
 
 def _apply(
-    roles: RoleNodes, models: Models, demands: Sequence[Demand], placement: Placement, devices: Devices
+    roles: RoleNodes,
+    models: Models,
+    demands: Sequence[Demand],
+    placement: Placement,
+    devices: Devices,
 ) -> RoleNodes:
     """Return the roles with the devices of their models."""
-    places = {nodes: placement.find(demand.name) for (nodes, _), demand in zip(models, demands, strict=True)}
+    places = {
+        nodes: placement.find(demand.name)
+        for (nodes, _), demand in zip(models, demands, strict=True)
+    }
     placed = dict(roles)
     for role, binding in roles.items():
         if (target := places.get(_key(binding))) is not None:
             names = [devices.names[position] for position in target.devices]
-            more = {"devices": names, "tensor_parallel": target.split, "data_parallel": target.copies}
+            more = {
+                "devices": names,
+                "tensor_parallel": target.split,
+                "data_parallel": target.copies,
+            }
             placed[role] = binding._replace(engine={**binding.engine, **more})
     return placed

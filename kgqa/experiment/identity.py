@@ -38,16 +38,25 @@ def identify(experiment: Experiment) -> dict[str, Json]:
     answering = identify_engines(experiment)
     kg: dict[str, Json] | None = None
     if "triples" in uses:
-        kg = {"imported": experiment.triple_file.sha256} if experiment.triple_file else experiment.kg
+        kg = (
+            {"imported": experiment.triple_file.sha256} if experiment.triple_file else experiment.kg
+        )
     components = {
-        **{group: _build_ranker(experiment, group) for group in RANKERS if group in experiment.choices},
+        **{
+            group: _build_ranker(experiment, group)
+            for group in RANKERS
+            if group in experiment.choices
+        },
         "collection": experiment.data.collection,
         "graph": experiment.linker if "graph" in uses else None,
         "retriever": experiment.retriever if experiment.searches else None,
     }
     return {
         **experiment.settings.identity(),
-        "method": {**changing_settings(config["method"], "method"), **_hash_method_files(experiment)},
+        "method": {
+            **changing_settings(config["method"], "method"),
+            **_hash_method_files(experiment),
+        },
         "code": hash_programs(experiment),
         "dataset": experiment.data.identity(),
         "corpus": corpus_identity_of(experiment.data.corpus) if "search" in uses else None,
@@ -67,7 +76,11 @@ def hash_programs(experiment: Experiment) -> dict[str, str]:
     programs: dict[str, object] = {"method": experiment.method}
     if "triples" in experiment.method.uses:
         # the identity has the hash of an imported file, so its path does not count
-        programs["kg"] = replace(experiment.triple_file, path=None) if experiment.triple_file else experiment.triples
+        programs["kg"] = (
+            replace(experiment.triple_file, path=None)
+            if experiment.triple_file
+            else experiment.triples
+        )
     hashes = {name: program_hash(program) for name, program in programs.items()}
     if dataset := user_code(type(experiment.data.whole).__module__):
         hashes["dataset"] = dataset
@@ -89,7 +102,11 @@ def _hash_method_files(experiment: Experiment) -> JsonObject:
 def _identify_roles(experiment: Experiment) -> dict[str, Json]:
     """Return the choice of each role except the judge's, with an adapter's digest instead of its name."""
     choices = {role: choice for role, choice in experiment.config["roles"].items() if role != ROLE}
-    roles = {role: choice for role, choice in choices.items() if choice is not None or role not in AS_READER}
+    roles = {
+        role: choice
+        for role, choice in choices.items()
+        if choice is not None or role not in AS_READER
+    }
     for role, binding in experiment.role_nodes.items():
         if binding.adapter is not None:
             preset, _, _, engine = parse_role(str(roles[role]))
@@ -109,7 +126,11 @@ def find_run_folder(experiment: Experiment, identity: Identify = identify) -> Pa
     Raises ConfigError if the user chose the folder, so that no other can be taken.
     """
     settings = experiment.settings
-    folder = Path(settings.output_dir) if settings.output_dir is not None else _choose_folder(experiment, identity)
+    folder = (
+        Path(settings.output_dir)
+        if settings.output_dir is not None
+        else _choose_folder(experiment, identity)
+    )
     if settings.output_dir is not None or settings.run_name is not None:
         refuse_to_replace(experiment, folder)
     elif settings.shard is not None:
@@ -154,5 +175,9 @@ def _choose_folder(experiment: Experiment, identity: Identify) -> Path:
     if experiment.settings.run_name is not None:
         return outputs().joinpath(*names, experiment.settings.run_name)
     # so that a run's scores stay as earlier reports have them
-    scoring = "" if experiment.profile == experiment.config["dataset"]["profile"] else f"-{experiment.profile}"
+    scoring = (
+        ""
+        if experiment.profile == experiment.config["dataset"]["profile"]
+        else f"-{experiment.profile}"
+    )
     return outputs().joinpath(*names, f"{run_name(identity(experiment))}{scoring}")

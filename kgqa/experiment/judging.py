@@ -55,7 +55,10 @@ def judge_answers(
     engines = session.judge_engines
     answers = answers_to_judge(rows, trace if judge.sees_passages else None)
     verdicts: dict[str, Verdict | Exception] = {}
-    with session.runner(engines=engines) as runner, display.stage("verdicts", len(answers), runner.ledger) as stage:
+    with (
+        session.runner(engines=engines) as runner,
+        display.stage("verdicts", len(answers), runner.ledger) as stage,
+    ):
         programs = ((key, judge.judge(answer)) for key, answer in answers.items())
         for ended in runner.run(programs):
             verdicts[ended.key] = ended.result
@@ -72,13 +75,17 @@ def judge_answers(
         prompts={template: template_hash(template) for template in judge.templates},
         identity=identity,
         cost=runner.ledger.costs(len(answers)),
-        warnings=[f"the judge is the reader: {reader} grades its own answers"] if grades_itself else [],
+        warnings=[f"the judge is the reader: {reader} grades its own answers"]
+        if grades_itself
+        else [],
         **_compare_members(lines, labels),
     )
     return Judged(lines, metrics)
 
 
-def _compare_members(lines: Sequence[Judgement], models: Mapping[str, str]) -> dict[str, Mapping[str, object]]:
+def _compare_members(
+    lines: Sequence[Judgement], models: Mapping[str, str]
+) -> dict[str, Mapping[str, object]]:
     """Return the accuracy by each member of a panel and the agreement of each two. Nothing for a single judge."""
     if len(models) < 2:
         return {}
@@ -92,7 +99,10 @@ def _compare_members(lines: Sequence[Judgement], models: Mapping[str, str]) -> d
     }
     return {
         "members": {name: share(sum(verdicts), len(verdicts)) for name, verdicts in right.items()},
-        "pairs": {f"{one} – {other}": agreement(votes[one], votes[other]) for one, other in combinations(votes, 2)},
+        "pairs": {
+            f"{one} – {other}": agreement(votes[one], votes[other])
+            for one, other in combinations(votes, 2)
+        },
     }
 
 
@@ -119,7 +129,11 @@ def _find_evidence(row: ScoredQuestion) -> tuple[Passage, ...]:
 
 
 def check_consistency(
-    session: Session, rows: Sequence[ScoredQuestion], judged: Judged, display: Display, trace: Path | None = None
+    session: Session,
+    rows: Sequence[ScoredQuestion],
+    judged: Judged,
+    display: Display,
+    trace: Path | None = None,
 ) -> Consistency:
     """Judge each answer twice more, and compare the verdicts: with another order, and with a sampled reply.
 
@@ -127,20 +141,31 @@ def check_consistency(
     """
     judge, engines = session.experiment.judge, session.judge_engines
     if not isinstance(judge, ModelJudge):
-        raise ConfigError(f"--checks: judge={session.experiment.name(ROLE)} calls no model. Remove --checks")
+        raise ConfigError(
+            f"--checks: judge={session.experiment.name(ROLE)} calls no model. Remove --checks"
+        )
     answers = answers_to_judge(rows, trace if judge.sees_passages else None)
     verdicts = {line.question_id: line.verdict for line in judged.lines if line.fate == "judged"}
     swapped = {f"swapped {key}": judge.poll(answers[key], swapped=True) for key in verdicts}
-    repeated = {f"repeated {key}": judge.poll(answers[key], temperature=SAMPLED) for key in verdicts}
+    repeated = {
+        f"repeated {key}": judge.poll(answers[key], temperature=SAMPLED) for key in verdicts
+    }
     again = dict[str, str | None]()
     count = 2 * len(verdicts)
-    with session.runner(engines=engines) as runner, display.stage("checks", count, runner.ledger) as stage:
+    with (
+        session.runner(engines=engines) as runner,
+        display.stage("checks", count, runner.ledger) as stage,
+    ):
         for ended in runner.run({**swapped, **repeated}.items()):
             again[ended.key] = ended.result.label if isinstance(ended.result, Verdict) else None
             stage.finish(failed=isinstance(ended.result, Exception))
 
     def agreement_with(way: str) -> Estimate:
-        both = [(verdict, other) for key, verdict in verdicts.items() if verdict and (other := again[f"{way} {key}"])]
+        both = [
+            (verdict, other)
+            for key, verdict in verdicts.items()
+            if verdict and (other := again[f"{way} {key}"])
+        ]
         return share(sum(verdict == other for verdict, other in both), len(both))
 
     def accuracy(labels: Iterable[str | None]) -> Estimate:
@@ -161,13 +186,21 @@ def identify_judge(session: Session) -> str:
     assert judge is not None, "no judge is set"
     engines = session.judge_engines
     decides = [experiment.config[ROLE], program_hash(judge), engines.identities()]
-    return " ".join([experiment.name(ROLE), *(engines.label(role) for role in judge.roles), digest(decides, 16)])
+    return " ".join(
+        [experiment.name(ROLE), *(engines.label(role) for role in judge.roles), digest(decides, 16)]
+    )
 
 
 def _judgement(row: ScoredQuestion, verdict: Verdict | Exception | None, judge: str) -> Judgement:
     """Return the line of a question. `verdict`: None if the question failed."""
     judgement = verdict if isinstance(verdict, Verdict) else Verdict(None)
-    fate: Fate = "failed" if verdict is None else "judged" if judgement.votes or judgement.label is None else "exact"
+    fate: Fate = (
+        "failed"
+        if verdict is None
+        else "judged"
+        if judgement.votes or judgement.label is None
+        else "exact"
+    )
     return Judgement(
         question_id=row.id,
         verdict=judgement.label,

@@ -43,7 +43,11 @@ def manifest(session: Session, index: PoolIndex | None) -> Manifest:
     index: what the run searches.
     """
     experiment, method = session.experiment, session.experiment.method
-    rankers = {group: identity_of(session.ranker(group)) for group in RANKERS if group in experiment.choices}
+    rankers = {
+        group: identity_of(session.ranker(group))
+        for group in RANKERS
+        if group in experiment.choices
+    }
     return extend(
         Manifest,
         origin(("run", *experiment.overrides)),
@@ -70,7 +74,12 @@ def manifest(session: Session, index: PoolIndex | None) -> Manifest:
 
 def origin(command: Sequence[str]) -> Provenance:
     """Return the command (without `kgqa`) and the installed versions that produce a folder."""
-    return Provenance(command=("kgqa", *command), kgqa=_code(), python=platform.python_version(), packages=_versions())
+    return Provenance(
+        command=("kgqa", *command),
+        kgqa=_code(),
+        python=platform.python_version(),
+        packages=_versions(),
+    )
 
 
 def code_hash(config: Config) -> str:

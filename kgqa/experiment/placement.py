@@ -50,7 +50,11 @@ class Demand:
     def find_split(self, memory: float, most: int) -> int | None:
         """Return the fewest GPUs that hold a copy, or None if `most` GPUs of `memory` bytes do not."""
         splits = range(1, most + 1) if self.splits else SPLITS
-        fitting = (n for n in splits if self.least <= n <= most and self.bytes_per_gpu(n) <= self.share * memory)
+        fitting = (
+            n
+            for n in splits
+            if self.least <= n <= most and self.bytes_per_gpu(n) <= self.share * memory
+        )
         return next(fitting, None)
 
 
@@ -79,7 +83,10 @@ class Placement:
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Return stage, component, GPUs and memory of each place, for users."""
-        return [(each.stage, each.demand.name, _describe_gpus(each), _describe_memory(each)) for each in self.places]
+        return [
+            (each.stage, each.demand.name, _describe_gpus(each), _describe_memory(each))
+            for each in self.places
+        ]
 
 
 def place(stages: Mapping[str, Sequence[Demand]], gpus: int, memory: float) -> Placement:
@@ -94,7 +101,10 @@ def place(stages: Mapping[str, Sequence[Demand]], gpus: int, memory: float) -> P
     places: list[Placed] = []
     for stage, demands in stages.items():
         splits = [demand.find_split(memory, gpus) for demand in demands]
-        if None in splits or sum(_count(*each) for each in zip(demands, splits, strict=True)) > gpus:
+        if (
+            None in splits
+            or sum(_count(*each) for each in zip(demands, splits, strict=True)) > gpus
+        ):
             raise ConfigError(_explain_misfit(stage, demands, gpus, memory))
         places += _fill(stage, demands, [split for split in splits if split], gpus)
     return Placement(gpus, memory, tuple(places))
@@ -105,7 +115,9 @@ def _count(demand: Demand, split: int | None) -> int:
     return (split or 0) * (demand.copies or 1)
 
 
-def _fill(stage: str, demands: Sequence[Demand], splits: Sequence[int], gpus: int) -> Iterator[Placed]:
+def _fill(
+    stage: str, demands: Sequence[Demand], splits: Sequence[int], gpus: int
+) -> Iterator[Placed]:
     """Yield the places of a stage. Those with few GPUs come first, so that the copies are next to each other."""
     left = gpus - sum(_count(*each) for each in zip(demands, splits, strict=True))
     start = gpus
@@ -115,13 +127,21 @@ def _fill(stage: str, demands: Sequence[Demand], splits: Sequence[int], gpus: in
             copies += left // split
         start -= copies * split
         yield Placed(
-            demand, stage, tuple(range(start, start + copies * split)), split, copies, demand.bytes_per_gpu(split)
+            demand,
+            stage,
+            tuple(range(start, start + copies * split)),
+            split,
+            copies,
+            demand.bytes_per_gpu(split),
         )
 
 
 def _fits(demands: Sequence[Demand], gpus: int, memory: float) -> bool:
     splits = [demand.find_split(memory, gpus) for demand in demands]
-    return None not in splits and sum(_count(*each) for each in zip(demands, splits, strict=True)) <= gpus
+    return (
+        None not in splits
+        and sum(_count(*each) for each in zip(demands, splits, strict=True)) <= gpus
+    )
 
 
 def _explain_misfit(stage: str, demands: Sequence[Demand], gpus: int, memory: float) -> str:
@@ -129,7 +149,9 @@ def _explain_misfit(stage: str, demands: Sequence[Demand], gpus: int, memory: fl
     sizes = ", ".join(f"{demand.name} {demand.bytes_per_gpu(1) / GB:.0f} GB" for demand in demands)
     change = next(_propose(demands, gpus, memory), "smaller models or GPUs with more memory")
     here = f"{gpus} GPU{'s' if gpus > 1 else ''} of {memory / GB:.0f} GB"
-    return f"gpus={gpus}: stage {stage!r} does not fit on {here} ({sizes}). It would fit with {change}"
+    return (
+        f"gpus={gpus}: stage {stage!r} does not fit on {here} ({sizes}). It would fit with {change}"
+    )
 
 
 def _propose(demands: Sequence[Demand], gpus: int, memory: float) -> Iterator[str]:
@@ -137,7 +159,11 @@ def _propose(demands: Sequence[Demand], gpus: int, memory: float) -> Iterator[st
     for tokens in LENGTHS:
         for number, demand in enumerate(demands):
             if demand.per_token and tokens < demand.tokens:
-                shorter = [*demands[:number], replace(demand, tokens=tokens), *demands[number + 1 :]]
+                shorter = [
+                    *demands[:number],
+                    replace(demand, tokens=tokens),
+                    *demands[number + 1 :],
+                ]
                 if _fits(shorter, gpus, memory):
                     yield f"{demand.key}.max_model_len={tokens}"
     for demand in demands:
@@ -152,7 +178,8 @@ def _propose(demands: Sequence[Demand], gpus: int, memory: float) -> Iterator[st
 def _describe_gpus(placed: Placed) -> str:
     """Return the GPUs of a place, such as "1-7 (7 copies)" or "0-3 (split over 4)"."""
     ranges = [
-        [device for _, device in run] for _, run in groupby(enumerate(placed.devices), lambda each: each[1] - each[0])
+        [device for _, device in run]
+        for _, run in groupby(enumerate(placed.devices), lambda each: each[1] - each[0])
     ]
     text = ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in ranges)
     parts = [
@@ -165,9 +192,13 @@ def _describe_gpus(placed: Placed) -> str:
 
 def _describe_memory(placed: Placed) -> str:
     demand = placed.demand
-    parts = {"weights" if demand.per_token else "vectors and weights": demand.weights / placed.split}
+    parts = {
+        "weights" if demand.per_token else "vectors and weights": demand.weights / placed.split
+    }
     if demand.per_token:
-        parts[f"a prompt of {demand.tokens:,} tokens"] = demand.per_token * demand.tokens / placed.split
+        parts[f"a prompt of {demand.tokens:,} tokens"] = (
+            demand.per_token * demand.tokens / placed.split
+        )
     listed = " + ".join(f"{size / GB:.1f} {name}" for name, size in parts.items())
     return f"{placed.used / GB:.1f} GB of each GPU ({listed} + {OVERHEAD / GB:.0f} other)"
 

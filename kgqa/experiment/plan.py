@@ -31,11 +31,23 @@ def plan_comparison(
     for pilot in compare(compare_share_tests(runs), seed):
         needed, cautious = plan_questions(pilot, points, power=power, alpha=ALPHA / tests)
         pair = [costs[pilot.first], costs[pilot.second]]
-        measured = (f"{pilot.first} – {pilot.second}", pilot.metric, pilot.n, f"{pilot.difference:+.1f}")
+        measured = (
+            f"{pilot.first} – {pilot.second}",
+            pilot.metric,
+            pilot.n,
+            f"{pilot.difference:+.1f}",
+        )
         detectable = find_detectable_points(pilot, pilot.n, power=power, alpha=ALPHA / tests)
         rows.append((*measured, needed, cautious, f"{detectable:.1f}", *_costs(pair, cautious)))
     header = (
-        *("runs", "metric", "pilot questions", "pilot difference", f"questions for {points:g}", "cautious"),
+        *(
+            "runs",
+            "metric",
+            "pilot questions",
+            "pilot difference",
+            f"questions for {points:g}",
+            "cautious",
+        ),
         *("pilot shows", "tokens", "model time", "USD"),
     )
     text = (

@@ -31,7 +31,9 @@ class OfficialFile(BaseModel):
 
 
 class PredictionLine(BaseModel):
-    question_id: Annotated[str, Field(min_length=1, validation_alias=AliasChoices("question_id", "id", "_id"))]
+    question_id: Annotated[
+        str, Field(min_length=1, validation_alias=AliasChoices("question_id", "id", "_id"))
+    ]
 
 
 class MusiqueLine(PredictionLine):
@@ -49,7 +51,9 @@ def read_predictions(file: Path) -> list[Prediction]:
         DataError: unreadable, in no known format, a value of the wrong type, or a repeated id.
     """
     if OFFICIAL.match(jsonio.read_start(file, 200)):
-        record = parse_record(OfficialFile, jsonio.parse_json(jsonio.read_start(file), str(file)), str(file))
+        record = parse_record(
+            OfficialFile, jsonio.parse_json(jsonio.read_start(file), str(file)), str(file)
+        )
         return [
             Prediction(question_id, answer, titles=_titles(record, question_id))
             for question_id, answer in record.answer.items()
@@ -59,14 +63,18 @@ def read_predictions(file: Path) -> list[Prediction]:
         prediction = _prediction(record, where)
         counts[prediction.question_id] += 1
         if counts[prediction.question_id] > (1 if prediction.answerable is None else 2):
-            raise DataError(f"{where}: question {prediction.question_id} is already answered above. Remove one of them")
+            raise DataError(
+                f"{where}: question {prediction.question_id} is already answered above. Remove one of them"
+            )
         predictions.append(prediction)
     if not predictions:
         raise DataError(f"{file}: no predictions in this file")
     return predictions
 
 
-def name_twins(predictions: Sequence[Prediction], question_ids: Iterable[str], file: Path) -> list[Prediction]:
+def name_twins(
+    predictions: Sequence[Prediction], question_ids: Iterable[str], file: Path
+) -> list[Prediction]:
     """Give the predictions of a pair of MuSiQue-Full, which have the same id, the ids of its questions.
 
     known: the ids of the dataset in order. The first prediction is that of the first question, as in the official
@@ -106,15 +114,23 @@ def _prediction(record: Json, where: str) -> Prediction:
     if isinstance(record, dict) and "predicted_answer" in record:
         line = parse_record(MusiqueLine, record, where)
         places, answerable = line.predicted_support_idxs, line.predicted_answerable
-        return Prediction(line.question_id, line.predicted_answer, places=places, answerable=answerable)
+        return Prediction(
+            line.question_id, line.predicted_answer, places=places, answerable=answerable
+        )
     question_id = parse_record(PredictionLine, record, where).question_id
     if "answer" not in record:
-        raise DataError(f"{where}: no answer. Expected the key answer, or predicted_answer as in MuSiQue's files")
+        raise DataError(
+            f"{where}: no answer. Expected the key answer, or predicted_answer as in MuSiQue's files"
+        )
     return Prediction.of_json(record, question_id, where)
 
 
 def match_predictions(
-    predictions: Iterable[Prediction], questions: Sequence[Question], file: Path, *, known: Iterable[str]
+    predictions: Iterable[Prediction],
+    questions: Sequence[Question],
+    file: Path,
+    *,
+    known: Iterable[str],
 ) -> dict[str, Prediction]:
     """Return the predictions by question id.
 

@@ -53,7 +53,9 @@ def replay(folder: Path, display: Display) -> ReplayCache:
         replayed, *_ = replay_questions(session, index)
     missing = calls.missing
     if missing and not metrics.failed:
-        raise DataError(f"{folder}: {missing:,} of its calls are not in this call cache. Run its command again first")
+        raise DataError(
+            f"{folder}: {missing:,} of its calls are not in this call cache. Run its command again first"
+        )
     answers = {each.question.id: each.prediction.answer for each in replayed}
     predictions = {each.question_id: each.answer for each in read_predictions(folder / PREDICTIONS)}
     if different := [key for key, answer in predictions.items() if answers.get(key) != answer]:
@@ -64,7 +66,9 @@ def replay(folder: Path, display: Display) -> ReplayCache:
     return calls
 
 
-def replay_questions(session: Session, index: PoolIndex | None) -> tuple[list[TracedQuestion], float, float]:
+def replay_questions(
+    session: Session, index: PoolIndex | None
+) -> tuple[list[TracedQuestion], float, float]:
     """Run the method, and the judge if there is one, with a session whose call cache is a `ReplayCache`.
 
     Returns:
@@ -76,21 +80,29 @@ def replay_questions(session: Session, index: PoolIndex | None) -> tuple[list[Tr
     def record(question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> None:
         traced[question.id] = trace_question(question, prediction, records)
 
-    graphs = PassageGraphs(experiment, session.linker) if "graph" in experiment.method.uses else None
+    graphs = (
+        PassageGraphs(experiment, session.linker) if "graph" in experiment.method.uses else None
+    )
     # building one can send passages to a server
     if graphs and graphs.missing(experiment.data.questions):
-        raise DataError(f"{graphs.store.folder}: graphs of these questions are missing. Run its command again first")
+        raise DataError(
+            f"{graphs.store.folder}: graphs of these questions are missing. Run its command again first"
+        )
     triples: ExtractedTriples | ImportedTriples | None = None
     extraction = Ledger()
     if "triples" in experiment.method.uses:
         triples = experiment.triple_file
         if triples is None:
-            triples, extraction = request_triples(session, lambda: distinct_passages(experiment.data.questions), QUIET)
+            triples, extraction = request_triples(
+                session, lambda: distinct_passages(experiment.data.questions), QUIET
+            )
     with session.runner(Inputs(index, triples, graphs, session.search_program)) as runner:
         answers = answer_questions(runner, record, QUIET)
     if experiment.judge:
         judge_answers(
-            session, score_questions(experiment.data.questions, answers.predictions, experiment.profile), QUIET
+            session,
+            score_questions(experiment.data.questions, answers.predictions, experiment.profile),
+            QUIET,
         )
     return (
         [traced[key] for key in experiment.data.ids],

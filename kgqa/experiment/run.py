@@ -49,8 +49,20 @@ from kgqa.runtime.display import Display
 from kgqa.runtime.folder import RunFolder, run_name, trace_question
 from kgqa.runtime.monitor import log_event, monitor_work
 from kgqa.runtime.scheduler import CallRecord
-from kgqa.scoring.questions import METRICS, ScoredQuestion, collect_shares, prediction_lines, score_questions
-from kgqa.scoring.retrieval import RetrievedPassages, gold_pages, gold_passages, gold_ranks, summarise_retrieval
+from kgqa.scoring.questions import (
+    METRICS,
+    ScoredQuestion,
+    collect_shares,
+    prediction_lines,
+    score_questions,
+)
+from kgqa.scoring.retrieval import (
+    RetrievedPassages,
+    gold_pages,
+    gold_passages,
+    gold_ranks,
+    summarise_retrieval,
+)
 from kgqa.scoring.summary import summarise
 from kgqa.types import Answer, Question, Triple
 from kgqa.util.fs import jsonl_text
@@ -107,9 +119,13 @@ def execute(session: Session, display: Display) -> Executed:
             answers = answer_questions(runner, folder.record, display)
         scored = score_questions(experiment.data.questions, answers.predictions, experiment.profile)
         metrics = measure(session, answers, scored, inputs)
-        metrics = metrics.replace(seconds=round(time.monotonic() - started, 1), trained_questions=leaks or None)
+        metrics = metrics.replace(
+            seconds=round(time.monotonic() - started, 1), trained_questions=leaks or None
+        )
         settings, origin = tuple(_used_settings(experiment)), manifest(session, inputs.index)
-        run = FinishedRun(folder.path, experiment.choices, settings, origin, metrics, collect_shares(scored))
+        run = FinishedRun(
+            folder.path, experiment.choices, settings, origin, metrics, collect_shares(scored)
+        )
         run = folder.finish(prediction_lines(scored, metrics), experiment.config, run)
         _report(run, scored)
         if experiment.judge:
@@ -142,12 +158,18 @@ def _report(run: FinishedRun, scored: Sequence[ScoredQuestion]) -> None:
 
 
 def _judge(
-    session: Session, folder: RunFolder, run: FinishedRun, scored: Sequence[ScoredQuestion], display: Display
+    session: Session,
+    folder: RunFolder,
+    run: FinishedRun,
+    scored: Sequence[ScoredQuestion],
+    display: Display,
 ) -> FinishedRun:
     """Judge the answers, write the verdicts, the metrics and the reports, and return the run."""
     from kgqa.experiment.judging import judge_answers
 
-    judged = judge_answers(session, scored, display, reader_preset(session.experiment.config), folder.path)
+    judged = judge_answers(
+        session, scored, display, reader_preset(session.experiment.config), folder.path
+    )
     folder.write(VERDICTS, jsonl_text(line.json() for line in judged.lines))
     imported = len(session.cache.imported) or None
     run = folder.write_metrics(run, run.metrics.replace(judge=judged.metrics, imported=imported))
@@ -155,7 +177,9 @@ def _judge(
     return run
 
 
-def _explain_failures(experiment: Experiment, metrics: Metrics, errors: Sequence[str]) -> str | None:
+def _explain_failures(
+    experiment: Experiment, metrics: Metrics, errors: Sequence[str]
+) -> str | None:
     """Return in one line that more questions failed than the run allows, or None."""
     limit = experiment.settings.max_failure_rate
     if metrics.failed <= limit * metrics.questions:
@@ -178,7 +202,10 @@ def find_finished_run(session: Session) -> FinishedRun | None:
     try:
         run, identity = FinishedRun.read(folder), read_json(folder / IDENTITY)
         check_hash(folder, TRACE)
-        settings, answered = list_reported_settings(load_run_config(folder)), len(question_ids(folder))
+        settings, answered = (
+            list_reported_settings(load_run_config(folder)),
+            len(question_ids(folder)),
+        )
         files = ((TRACE,), (METRICS_FILE,), (SETTINGS, *(f"report.{form}" for form in REPORTS)))
         times = [[(folder / name).stat().st_mtime_ns for name in names] for names in files]
     except (KeyError, UsageError, OSError):
@@ -220,7 +247,11 @@ def _used_settings(experiment: Experiment) -> Iterator[Setting]:
     used = flatten({group: config[group] for group in SHOWN if group in experiment.choices})
     for key, value in (used | {"max_failure_rate": config["max_failure_rate"]}).items():
         if not key.endswith("._target_"):
-            yield key, format_value(value), sources.get(key, sources.get(key.rpartition(".")[0], ""))
+            yield (
+                key,
+                format_value(value),
+                sources.get(key, sources.get(key.rpartition(".")[0], "")),
+            )
 
 
 @dataclass(frozen=True)
@@ -250,7 +281,9 @@ def answer_questions(runner: Runner, record: Record, display: Display) -> Answer
     """Run the method on every question. `record` receives finished questions, in the order in which they finish."""
     experiment = runner.experiment
     questions = {question.id: question for question in experiment.data.questions}
-    programs = ((question.id, experiment.method.answer(question)) for question in experiment.data.questions)
+    programs = (
+        (question.id, experiment.method.answer(question)) for question in experiment.data.questions
+    )
     predictions, chains = dict[str, Prediction](), dict[str, tuple[int, ...]]()
     seconds, errors, kinds, graphs = list[float](), list[str](), set[str](), list[GraphSize]()
     # a hosted model with an unknown tokenizer
@@ -260,13 +293,17 @@ def answer_questions(runner: Runner, record: Record, display: Display) -> Answer
             question, outcome = questions[ended.key], _check_answer(experiment.method, ended.result)
             if isinstance(outcome, Answer):
                 outcome = without_tokens(outcome) if estimated else outcome
-                outcome = replace(outcome, evidence_titles=_find_titles(outcome, question, ended.records))
+                outcome = replace(
+                    outcome, evidence_titles=_find_titles(outcome, question, ended.records)
+                )
             prediction = Prediction.of(question, outcome)
             if isinstance(outcome, Exception):
                 errors.append(f"{ended.key}: {prediction.error}")
                 _report_failure(outcome, errors[-1], kinds, display)
             if "chains" in prediction.notes:
-                chains[ended.key] = tuple(len(chain["triples"]) for chain in prediction.notes["chains"])
+                chains[ended.key] = tuple(
+                    len(chain["triples"]) for chain in prediction.notes["chains"]
+                )
             predictions[ended.key] = replace(prediction, notes={})
             seconds.append(model_seconds(ended.records))
             graphs.append(GraphSize.of(_find_triples(ended.records)))
@@ -292,10 +329,14 @@ def _check_answer(method: Method, result: object) -> Answer | Exception:
         return result
     line = function_line(method.answer)
     if not (isinstance(result, Answer) and isinstance(result.text, str)):
-        got = f"Answer(text={result.text!r})" if isinstance(result, Answer) else type(result).__name__
+        got = (
+            f"Answer(text={result.text!r})" if isinstance(result, Answer) else type(result).__name__
+        )
         return TypeError(f"{line}: answer must return Answer(text: str, …), not {got}")
     try:
-        validate(_AnswerFields, {name: getattr(result, name) for name in _AnswerFields.model_fields})
+        validate(
+            _AnswerFields, {name: getattr(result, name) for name in _AnswerFields.model_fields}
+        )
         decode_stored(json.dumps(result.notes))
     except ValidationError as error:
         return TypeError(f"{line}: the Answer has a wrong value: {explain(error)}")
@@ -328,11 +369,15 @@ def _report_failure(error: Exception, line: str, kinds: set[str], display: Displ
 
 def without_tokens(answer: Answer) -> Answer:
     """Remove token counts that are only estimates. They serve for cutting, not for reporting."""
-    figures = {name: value for name, value in answer.figures.items() if not name.endswith("_tokens")}
+    figures = {
+        name: value for name, value in answer.figures.items() if not name.endswith("_tokens")
+    }
     return replace(answer, context_tokens=None, figures=figures)
 
 
-def _find_titles(answer: Answer, question: Question, records: Iterable[CallRecord]) -> tuple[str, ...]:
+def _find_titles(
+    answer: Answer, question: Question, records: Iterable[CallRecord]
+) -> tuple[str, ...]:
     """Return the titles of the evidence, which are those of the passages that the question saw."""
     titles = {passage.id: passage.title for passage in (*question.passages, *question.pinned)}
     for record in records:
@@ -348,7 +393,9 @@ def _find_triples(records: Iterable[CallRecord]) -> Iterator[Triple]:
             yield from record.reply
 
 
-def measure(session: Session, answers: Answers, scored: Sequence[ScoredQuestion], inputs: Inputs) -> Metrics:
+def measure(
+    session: Session, answers: Answers, scored: Sequence[ScoredQuestion], inputs: Inputs
+) -> Metrics:
     """Return what `metrics.json` contains of the answers."""
     experiment, ledger, index = session.experiment, answers.ledger, inputs.index
     questions = experiment.data.questions
@@ -356,9 +403,18 @@ def measure(session: Session, answers: Answers, scored: Sequence[ScoredQuestion]
     retrieves = experiment.searches or "reranker" in experiment.method.uses
     if not experiment.has_answers:
         measured = ("question", "passages") if retrieves else ("question",)
-        scores = {name: score if METRICS[name].of in measured else UNDEFINED for name, score in summary.scores.items()}
+        scores = {
+            name: score if METRICS[name].of in measured else UNDEFINED
+            for name, score in summary.scores.items()
+        }
         summary = summary.replace(
-            wording=None, found_and_right=None, answerless=0, scores=scores, by_hops={}, by_type={}, profiles={}
+            wording=None,
+            found_and_right=None,
+            answerless=0,
+            scores=scores,
+            by_hops={},
+            by_type={},
+            profiles={},
         )
     retrieval = seconds = None
     if retrieves and summary.failed < len(scored):
@@ -369,7 +425,9 @@ def measure(session: Session, answers: Answers, scored: Sequence[ScoredQuestion]
         half, most = np.quantile(answers.model_seconds, (0.5, 0.95))
         seconds = {"p50": round(float(half), 3), "p95": round(float(most), 3)}
     chains = [
-        ReadChains(row.question.support, row.prediction.evidence or (), answers.chains.get(row.id, ()))
+        ReadChains(
+            row.question.support, row.prediction.evidence or (), answers.chains.get(row.id, ())
+        )
         for row in scored
         if row.prediction.error is None
     ]
@@ -397,7 +455,9 @@ def measure(session: Session, answers: Answers, scored: Sequence[ScoredQuestion]
     )
 
 
-def _measure_retrieval(scored: Sequence[ScoredQuestion], ledger: Ledger, index: PoolIndex | None) -> Retrieval:
+def _measure_retrieval(
+    scored: Sequence[ScoredQuestion], ledger: Ledger, index: PoolIndex | None
+) -> Retrieval:
     """Measure the passages that each question retrieved: none if it failed."""
     retrieved = []
     for row in scored:
@@ -406,8 +466,13 @@ def _measure_retrieval(scored: Sequence[ScoredQuestion], ledger: Ledger, index: 
         ranks = gold_ranks(gold, evidence, titles), gold_ranks(gold_pages(gold), evidence, titles)
         leaf_ranks = None
         if index and (leaves := index.find_leaves(evidence)) is not None:
-            passages = [*zip(evidence, titles, strict=True), *((leaf.id, leaf.title) for leaf in leaves)]
-            leaf_ranks = gold_ranks(gold, *zip(*passages, strict=True)) if passages else (None,) * len(gold)
+            passages = [
+                *zip(evidence, titles, strict=True),
+                *((leaf.id, leaf.title) for leaf in leaves),
+            ]
+            leaf_ranks = (
+                gold_ranks(gold, *zip(*passages, strict=True)) if passages else (None,) * len(gold)
+            )
         has_entities = index.has_entities(row.question.text) if index else None
         kind = row.question.hops, row.question.type
         retrieved.append(RetrievedPassages(evidence, *ranks, *kind, leaf_ranks, has_entities))

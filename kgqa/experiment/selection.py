@@ -85,7 +85,9 @@ class QuestionSelection:
         if folder is None:
             return None
         if not isinstance(folder, str):
-            raise ConfigError(f"dataset.verified={json.dumps(folder)}: expected the folder of a run, or null")
+            raise ConfigError(
+                f"dataset.verified={json.dumps(folder)}: expected the folder of a run, or null"
+            )
         from kgqa.datasets.verified import valid_ids
 
         return valid_ids(Path(folder), self.sha256)
@@ -103,7 +105,9 @@ class QuestionSelection:
     def identity(self) -> dict[str, Json]:
         """Return what of the dataset can change an answer. `ids`, `sample` and `limit` cannot."""
         node = self.config["dataset"]
-        identity = parts.changing_settings({key: node[key] for key in node if key not in DATASET_KEYS}, "dataset")
+        identity = parts.changing_settings(
+            {key: node[key] for key in node if key not in DATASET_KEYS}, "dataset"
+        )
         if self.perturbation is not None:
             identity["perturb"] = node["perturb"]
         if self.verified is not None:
@@ -125,7 +129,9 @@ class QuestionSelection:
                 if wanted not in ids:
                     hint = nearest(wanted, ids) if len(ids) < 100 else "The data file has its ids."
                     among = "in" if self.verified is None else "among the verified questions of"
-                    raise ConfigError(f"ids={wanted}: no such question {among} dataset={self.name}. {hint}")
+                    raise ConfigError(
+                        f"ids={wanted}: no such question {among} dataset={self.name}. {hint}"
+                    )
             questions = [question for question in questions if question.id in self.settings.ids]
         questions = self._take_shard(self._sample(questions)[: self.settings.limit])
         if self.perturbation is not None:
@@ -159,7 +165,12 @@ class QuestionSelection:
         if isinstance(count, str):
             return sample_as_trace(questions, self.name)
         if count > len(questions):
-            raise ConfigError(f"sample={count}: only {len(questions):,} questions. Remove sample= to use all")
-        order = sorted((text_digest(f"{self.settings.seed} {question.id}"), question.id) for question in questions)
+            raise ConfigError(
+                f"sample={count}: only {len(questions):,} questions. Remove sample= to use all"
+            )
+        order = sorted(
+            (text_digest(f"{self.settings.seed} {question.id}"), question.id)
+            for question in questions
+        )
         ids = {id_ for _, id_ in order[:count]}
         return [question for question in questions if question.id in ids]

@@ -85,7 +85,9 @@ class Inputs:
 class Session(ExitStack):
     """The open parts of one experiment. Leaving it closes what it opened, and nothing else."""
 
-    def __init__(self, experiment: Experiment, pool: Pool | None = None, calls: CallCache | None = None) -> None:
+    def __init__(
+        self, experiment: Experiment, pool: Pool | None = None, calls: CallCache | None = None
+    ) -> None:
         """Open nothing yet.
 
         Args:
@@ -142,7 +144,9 @@ class Session(ExitStack):
 
     @property
     def retriever(self) -> Retriever:
-        return self._pool.shared(self.experiment.chosen("retriever"), lambda: self.experiment.retriever)
+        return self._pool.shared(
+            self.experiment.chosen("retriever"), lambda: self.experiment.retriever
+        )
 
     @property
     def search_program(self) -> SearchProgram | None:
@@ -163,7 +167,10 @@ class Session(ExitStack):
 
     @contextmanager
     def runner(
-        self, inputs: Inputs = Inputs(), engines: Engines | None = None, cache: CallCache | None = None
+        self,
+        inputs: Inputs = Inputs(),
+        engines: Engines | None = None,
+        cache: CallCache | None = None,
     ) -> Iterator[Runner]:
         """Open a runner for the programs of one stage. Its engines and its call cache are the session's by default."""
         calls = self.cache if cache is None else cache  # an empty cache is false
@@ -193,7 +200,9 @@ _NEEDS: Mapping[type, Need] = {
 class Runner:
     """One stage: its services with their threads, its scheduler, and the costs of its calls."""
 
-    def __init__(self, session: Session, engines: Engines, inputs: Inputs, cache: CallCache) -> None:
+    def __init__(
+        self, session: Session, engines: Engines, inputs: Inputs, cache: CallCache
+    ) -> None:
         self.engines = engines
         # of all calls, those of stopped programs too
         self.ledger = Ledger(price=engines.prices)
@@ -242,8 +251,12 @@ class Runner:
             roles.setdefault(self.engines.label(role), []).append(role)
         engines = (EngineUse(engine=engine, roles=tuple(own)) for engine, own in roles.items())
         tokens = {"prompt": new.usage.prompt_tokens, "output": new.usage.output_tokens}
-        rates = {kind: round(count / seconds, 2) if new.calls else None for kind, count in tokens.items()}
-        return Throughput(seconds=round(seconds, 3), tokens_per_second=rates, engines=tuple(engines))
+        rates = {
+            kind: round(count / seconds, 2) if new.calls else None for kind, count in tokens.items()
+        }
+        return Throughput(
+            seconds=round(seconds, 3), tokens_per_second=rates, engines=tuple(engines)
+        )
 
     def close(self) -> None:
         """Drop what waits, and let running batches end within 10 s. Discard engines that are still busy or died."""
@@ -257,8 +270,14 @@ class Runner:
 
         Servers raise their limit as they learn it.
         """
-        places = sum(cast(StreamingEngine, engine).max_concurrency for engine, _ in self._models if engine.streaming)
-        return self.experiment.settings.max_parallel_questions or max(WIDTH, QUESTIONS_A_PLACE * places)
+        places = sum(
+            cast(StreamingEngine, engine).max_concurrency
+            for engine, _ in self._models
+            if engine.streaming
+        )
+        return self.experiment.settings.max_parallel_questions or max(
+            WIDTH, QUESTIONS_A_PLACE * places
+        )
 
     def _route(self, call: Call[Any]) -> Service:
         """Return the service that answers a call. It is started at the first call."""
@@ -284,26 +303,44 @@ class Runner:
                 engine = self.engines(call.role)
                 if engine.estimates_tokens:
                     return self._service(
-                        "tokens", engine, lambda: Instant(replies, lambda c: engine.count_tokens(c.text))
+                        "tokens",
+                        engine,
+                        lambda: Instant(replies, lambda c: engine.count_tokens(c.text)),
                     )
                 return self._worker("tokens", engine, lambda calls: _count_tokens(engine, calls))
             case Rank():
                 ranker = self._session.ranker(call.scorer)
                 return self._worker("rank", ranker, ranker.score)
             case Search() | Facts() | Locate() if (index := inputs.index) is not None:
-                answer = {Search: index.search, Facts: index.find_facts, Locate: index.locate}[type(call)]
-                return self._worker(type(call).__name__.lower(), index, cast(Callable[[Any], Any], answer))
+                answer = {Search: index.search, Facts: index.find_facts, Locate: index.locate}[
+                    type(call)
+                ]
+                return self._worker(
+                    type(call).__name__.lower(), index, cast(Callable[[Any], Any], answer)
+                )
             case Triples() if isinstance(triples := inputs.triples, KnownTriples):
-                return self._service("triples", triples, lambda: Instant(replies, lambda c: triples.triples(c.passage)))
+                return self._service(
+                    "triples",
+                    triples,
+                    lambda: Instant(replies, lambda c: triples.triples(c.passage)),
+                )
             case Neighbours() if (graphs := inputs.graphs) is not None:
-                return self._service("neighbours", graphs, lambda: Instant(replies, graphs.store.neighbours))
+                return self._service(
+                    "neighbours", graphs, lambda: Instant(replies, graphs.store.neighbours)
+                )
             case RunAgent():
-                return self._service("agents", self, lambda: load_registered("agents")(self, replies))
+                return self._service(
+                    "agents", self, lambda: load_registered("agents")(self, replies)
+                )
         need = _NEEDS[type(call)] if getattr(call, "pool", None) is None else "pool"
         raise ConfigError(f'this method awaits {type(call).__name__}: add "{need}" to its `uses`')
 
-    def _worker(self, kind: str, owner: Any, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> Service:
-        return self._service(kind, owner, lambda: Worker(self._done, self._cache, identity_of(owner), answer))
+    def _worker(
+        self, kind: str, owner: Any, answer: Callable[[Sequence[Any]], Sequence[Any]]
+    ) -> Service:
+        return self._service(
+            kind, owner, lambda: Worker(self._done, self._cache, identity_of(owner), answer)
+        )
 
     def _service(self, kind: str, owner: object, make: Callable[[], Service]) -> Service:
         key = (kind, id(owner))

@@ -48,7 +48,11 @@ def program_hash(program: object) -> str:
             if name not in fields or fields[name].is_in_identity(value)
         }
     content = [*_code_and_templates(type(program).__module__), values]
-    texts = [value for value in values.values() if isinstance(value, str)] if isinstance(values, dict) else []
+    texts = (
+        [value for value in values.values() if isinstance(value, str)]
+        if isinstance(values, dict)
+        else []
+    )
     if named := [text for text in texts if _TEMPLATE.fullmatch(text) and has_template(text)]:
         content.append({name: template_hash(name) for name in named})
     return text_digest(json.dumps(content, default=_plain, sort_keys=True), 12)
@@ -74,7 +78,10 @@ def _code_and_templates(start: str) -> tuple[dict[str, str], dict[str, str]]:
     # it can compose names in any way
     if start.partition(".")[0] != "kgqa":
         names |= {name for name in shipped if (prompt_folders()[0] / f"{name}.j2").is_file()}
-        code |= {os.path.relpath(file, user_folder()): quick_sha256(file) for file in find_data_files(start)}
+        code |= {
+            os.path.relpath(file, user_folder()): quick_sha256(file)
+            for file in find_data_files(start)
+        }
     return code, {name: template_hash(name) for name in names}
 
 
@@ -90,8 +97,12 @@ def find_data_files(start: str) -> list[Path]:
         files |= {file for file in list_opened_files(name) if file.is_file()}
         paths = _list_paths(_parse(module, module.stat().st_ctime_ns))
         folders = [module.parent, user_folder()]
-        folders += [folder / path for folder in folders for path in paths if (folder / path).is_dir()]
-        files |= {folder / path for folder in folders for path in paths if (folder / path).is_file()}
+        folders += [
+            folder / path for folder in folders for path in paths if (folder / path).is_dir()
+        ]
+        files |= {
+            folder / path for folder in folders for path in paths if (folder / path).is_file()
+        }
     output_folder = outputs().absolute()
     readable = {file.absolute() for file in files if os.access(file, os.R_OK)}
     return sorted(file for file in readable if output_folder not in file.parents)
@@ -131,7 +142,11 @@ def _parse(file: Path, modified: int) -> ast.Module:  # noqa: ARG001 - a changed
     except SyntaxError as error:
         raise ConfigError(f"{file}:{error.lineno}: {error.msg}") from error
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _DESCRIPTIONS:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in _DESCRIPTIONS
+        ):
             node.args, node.keywords = [], []
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -158,7 +173,11 @@ def _list_template_patterns(tree: ast.Module) -> list[str]:
 @lru_cache(maxsize=256)
 def _list_paths(tree: ast.Module) -> list[str]:
     """Return the strings of a module that can be the path of a file or folder."""
-    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    texts = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
     return [text for text in texts if _PATH.fullmatch(text) and text.strip(" ./")]
 
 
@@ -172,7 +191,9 @@ def _list_imports(tree: ast.Module, module: str) -> list[str]:
         elif isinstance(node, ast.ImportFrom):
             package = module.split(".")[: -node.level] if node.level else []
             origin = ".".join([*package, *([node.module] if node.module else [])])
-            names += filter(None, (origin, *(f"{origin}.{alias.name}".lstrip(".") for alias in node.names)))
+            names += filter(
+                None, (origin, *(f"{origin}.{alias.name}".lstrip(".") for alias in node.names))
+            )
     return names
 
 

@@ -52,14 +52,20 @@ class Form:
         verdict: Json = reply
         if self.key is not None and "{" in reply:
             verdict = (read_object(reply) or {}).get(self.key)
-        return self.vocabulary.get(re.sub(r"[\W_]+", "", verdict.casefold())) if isinstance(verdict, str) else None
+        return (
+            self.vocabulary.get(re.sub(r"[\W_]+", "", verdict.casefold()))
+            if isinstance(verdict, str)
+            else None
+        )
 
 
 FORMS: Mapping[str, Form] = {
     "three_way": Form(
         "judge/three_way",
         "verdict",
-        object_schema(verdict={"type": "string", "enum": ["correct", "incorrect", "not_attempted"]}),
+        object_schema(
+            verdict={"type": "string", "enum": ["correct", "incorrect", "not_attempted"]}
+        ),
         {"correct": "correct", "incorrect": "incorrect", "notattempted": "not_attempted"},
     ),
     # KGP, Listing 5: one digit, without a schema, because some engines accept only schemas of objects
@@ -77,7 +83,9 @@ FORMS: Mapping[str, Form] = {
     "faithful": Form(
         "judge/faithful",
         "verdict",
-        object_schema(verdict={"type": "string", "enum": ["supported", "unsupported", "not_attempted"]}),
+        object_schema(
+            verdict={"type": "string", "enum": ["supported", "unsupported", "not_attempted"]}
+        ),
         {"supported": "correct", "unsupported": "incorrect", "notattempted": "not_attempted"},
         sees_passages=True,
     ),
@@ -125,7 +133,9 @@ class AnyJudge(ABC):
 
     @property
     def templates(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self.find_form(form).template for form, _ in self.role_forms.values()))
+        return tuple(
+            dict.fromkeys(self.find_form(form).template for form, _ in self.role_forms.values())
+        )
 
     def find_form(self, name: str) -> Form:
         """Return the form of a name in `role_forms`. A judge of the user can have its own."""
@@ -157,7 +167,10 @@ class ModelJudge(AnyJudge):
 
     max_tokens: Annotated[Count, Setting("Maximum tokens of a reply.", ours="our choice")] = 256
     skip_exact: Annotated[
-        bool, Setting("Count an answer that equals a gold one after normalization as correct, without sending it.")
+        bool,
+        Setting(
+            "Count an answer that equals a gold one after normalization as correct, without sending it."
+        ),
     ] = False
 
     async def judge(self, judged: JudgedAnswer) -> Verdict:
@@ -170,7 +183,9 @@ class ModelJudge(AnyJudge):
             return Verdict("correct")
         return await self.poll(judged)
 
-    async def poll(self, judged: JudgedAnswer, *, swapped: bool = False, temperature: float = 0.0) -> Verdict:
+    async def poll(
+        self, judged: JudgedAnswer, *, swapped: bool = False, temperature: float = 0.0
+    ) -> Verdict:
         """Return the verdict on an answer that is sent. `swapped`: it is shown before what it is compared with.
 
         Raises as `judge`.
@@ -183,14 +198,22 @@ class ModelJudge(AnyJudge):
         if len(polls) == 1 and isinstance(polls[0], Exception):
             raise polls[0]
         votes_read = tuple(
-            Vote(verdict=None, replies=(), error=describe_error(one)) if isinstance(one, Exception) else one
+            Vote(verdict=None, replies=(), error=describe_error(one))
+            if isinstance(one, Exception)
+            else one
             for one in polls
         )
         ((label, count),) = Counter(vote.verdict for vote in votes_read).most_common(1)
         return Verdict(label if 2 * count > len(votes_read) else None, votes_read)
 
     async def vote(
-        self, role: str, form: Form, judged: JudgedAnswer, *, swapped: bool = False, temperature: float = 0.0
+        self,
+        role: str,
+        form: Form,
+        judged: JudgedAnswer,
+        *,
+        swapped: bool = False,
+        temperature: float = 0.0,
     ) -> Vote:
         replies = list[str]()
         compared = {"passages": judged.passages} if form.sees_passages else {"golds": judged.golds}
@@ -203,7 +226,9 @@ class ModelJudge(AnyJudge):
                 again=again,
                 swapped=swapped,
             )
-            call = Generate(prompt, self.max_tokens, schema=form.schema, role=role, temperature=temperature)
+            call = Generate(
+                prompt, self.max_tokens, schema=form.schema, role=role, temperature=temperature
+            )
             replies.append((await call).text)
             if label := form.read(replies[-1]):
                 return Vote(verdict=label, replies=tuple(replies))
@@ -216,7 +241,8 @@ class Judge(ModelJudge):
 
     form: Annotated[FormName, Setting("Form of the verdict and its prompt.")] = field(kw_only=True)
     model: Annotated[
-        str | None, Setting("Preset or preset@engine. null: roles.judge, otherwise the command's model.")
+        str | None,
+        Setting("Preset or preset@engine. null: roles.judge, otherwise the command's model."),
     ] = None
 
     @property
@@ -238,12 +264,19 @@ class Panel(ModelJudge):
 
     def __post_init__(self) -> None:
         if len(self.members) < 2 or len(set(self.members)) < len(self.members):
-            raise ConfigError(f"judge.members={list(self.members)}: name at least two judges, each once")
+            raise ConfigError(
+                f"judge.members={list(self.members)}: name at least two judges, each once"
+            )
         for member in self.members:
             if (form := member.partition(":")[0]) not in FORMS:
-                raise ConfigError(f"judge.members: {member!r} is not form[:preset[@engine]]. {nearest(form, FORMS)}")
+                raise ConfigError(
+                    f"judge.members: {member!r} is not form[:preset[@engine]]. {nearest(form, FORMS)}"
+                )
 
     @property
     def role_forms(self) -> Mapping[str, tuple[str, str | None]]:
         split = (member.partition(":") for member in self.members)
-        return {f"{ROLE}_{number}": (form, model or None) for number, (form, _, model) in enumerate(split, start=1)}
+        return {
+            f"{ROLE}_{number}": (form, model or None)
+            for number, (form, _, model) in enumerate(split, start=1)
+        }

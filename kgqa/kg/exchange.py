@@ -42,7 +42,9 @@ REMEDY = "Import it: kgqa kg import FILE --format hipporag|openie|jsonl|tsv"
 FORMAT_REMEDY = "Check --format."
 IMPORT_COLUMNS = ("head", "relation", "tail", "text")  # required; title is optional
 EXPORT_COLUMNS = ("head", "relation", "tail", "title", "text")
-NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # and not in UTF-8
+NOT_IN_XML = re.compile(
+    "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)  # and not in UTF-8
 GRAPHML = '<?xml version="1.0" encoding="UTF-8"?>\n<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
 GRAPHML_KEYS = (("name", "node"), ("relation", "edge"), ("passage", "edge"), ("title", "edge"))
 Parts = tuple[str, str, str]  # head, relation, tail
@@ -65,13 +67,19 @@ class TripledPassage:
         return text_key(self.title, self.text)
 
     def json(self) -> dict[str, Json]:
-        return {"title": self.title, "text": self.text, "triples": [list(triple) for triple in self.triples]}
+        return {
+            "title": self.title,
+            "text": self.text,
+            "triples": [list(triple) for triple in self.triples],
+        }
 
 
 def text_key(*texts: str) -> bytes:
     """Return a hash of the letters and digits of the joined texts, or b"" if there are none."""
     letters = "".join(filter(str.isalnum, normalize("NFKC", "".join(texts)).casefold()))
-    return hashlib.sha256(letters.encode("utf-8", "surrogatepass")).digest()[:16] if letters else b""
+    return (
+        hashlib.sha256(letters.encode("utf-8", "surrogatepass")).digest()[:16] if letters else b""
+    )
 
 
 # Import
@@ -80,7 +88,9 @@ def text_key(*texts: str) -> bytes:
 def _hipporag_records(file: Path) -> Iterator[tuple[str, Json]]:
     for location, key, value in stream_members(file):
         if key == "docs":
-            for number, document in enumerate(value if isinstance(value, list) else [value], start=1):
+            for number, document in enumerate(
+                value if isinstance(value, list) else [value], start=1
+            ):
                 yield f"{location} document {number}", document
             # HippoRAG writes means after it, which can be NaN and then are no JSON
             return
@@ -109,11 +119,15 @@ def _tsv_records(file: Path) -> Iterator[tuple[str, Json]]:
     header, *lines = read_start(file).replace("\r\n", "\n").removesuffix("\n").split("\n")
     names = header.split("\t")
     if missing := [name for name in IMPORT_COLUMNS if name not in names]:
-        raise DataError(f"{file}:1: no column {missing[0]}. Name the columns: {', '.join(IMPORT_COLUMNS)}, title")
+        raise DataError(
+            f"{file}:1: no column {missing[0]}. Name the columns: {', '.join(IMPORT_COLUMNS)}, title"
+        )
     for number, line in enumerate(lines, start=2):
         location, row = f"{file}:{number}", line.split("\t")
         if len(row) != len(names):
-            raise DataError(f"{location}: {len(row)} columns, the first line has {len(names)}. Correct the line.")
+            raise DataError(
+                f"{location}: {len(row)} columns, the first line has {len(names)}. Correct the line."
+            )
         yield location, dict(zip(names, row, strict=True))
 
 
@@ -135,7 +149,9 @@ def read_passages(file: Path, form: str) -> list[TripledPassage]:
         passage = _read(parse, record, location)
         first = joined.get(passage.key, replace(passage, triples=(), malformed=0))
         triples = tuple(dict.fromkeys((*first.triples, *passage.triples)))
-        joined[passage.key] = replace(first, triples=triples, malformed=first.malformed + passage.malformed)
+        joined[passage.key] = replace(
+            first, triples=triples, malformed=first.malformed + passage.malformed
+        )
     return list(joined.values())
 
 
@@ -146,7 +162,11 @@ def _read(parse: Callable[[Json], Record], record: Json, location: str) -> Tripl
     try:
         title, text, values = parse(record)
         for each in values:
-            parts = [" ".join(part.split()) for part in each if isinstance(part, str)] if isinstance(each, list) else []
+            parts = (
+                [" ".join(part.split()) for part in each if isinstance(part, str)]
+                if isinstance(each, list)
+                else []
+            )
             if len(parts) == 3 and len(each) == 3 and all(parts):
                 triples[parts[0], parts[1], parts[2]] = None
             else:
@@ -210,7 +230,9 @@ class ImportedTriples:
         sums = Counter(passages=0, unmatched=0, empty=0, triples=0)
         for passage in passages:
             parts = self._parts(passage)
-            sums.update(passages=1, unmatched=parts is None, empty=not parts, triples=len(parts or ()))
+            sums.update(
+                passages=1, unmatched=parts is None, empty=not parts, triples=len(parts or ())
+            )
         return dict(sums)
 
     def _parts(self, passage: Passage) -> tuple[Parts, ...] | None:
@@ -237,14 +259,18 @@ class ImportedTriples:
 class RetrieverTriples(ImportedTriples):
     """The file of `retriever.triples.path`. Without one, `extractor` extracts the triples when the index is built."""
 
-    extractor: Annotated[Extractor, Setting("Extracts the triples when the index is built.")] = field(kw_only=True)
+    extractor: Annotated[Extractor, Setting("Extracts the triples when the index is built.")] = (
+        field(kw_only=True)
+    )
 
     key: ClassVar[str] = "retriever.triples.path"
 
     def loads(self) -> JsonObject:
         """Return the hash of the file, or those of the extractor's templates."""
         return (
-            {"sha256": self.sha256} if self.path else {"templates": list(map(template_hash, self.extractor.templates))}
+            {"sha256": self.sha256}
+            if self.path
+            else {"templates": list(map(template_hash, self.extractor.templates))}
         )
 
     async def extract(self, passage: Passage) -> tuple[tuple[Triple, ...], bool]:
@@ -262,7 +288,12 @@ def jsonl_lines(passages: ReadPassages) -> Iterator[str]:
     """Yield one line per passage, also for passages without triples: the format of `kg=imported`."""
     for passage, triples in passages:
         parts = [[each.head, each.relation, each.tail] for each in triples]
-        yield json.dumps({"title": passage.title, "text": passage.text, "triples": parts}, ensure_ascii=False) + "\n"
+        yield (
+            json.dumps(
+                {"title": passage.title, "text": passage.text, "triples": parts}, ensure_ascii=False
+            )
+            + "\n"
+        )
 
 
 def tsv_lines(passages: ReadPassages) -> Iterator[str]:
@@ -271,7 +302,9 @@ def tsv_lines(passages: ReadPassages) -> Iterator[str]:
     for passage, triples in passages:
         for triple in triples:
             cells = (triple.head, triple.relation, triple.tail, passage.title, passage.text)
-            yield "\t".join(" ".join(NOT_IN_XML.sub("\ufffd", cell).split()) for cell in cells) + "\n"
+            yield (
+                "\t".join(" ".join(NOT_IN_XML.sub("\ufffd", cell).split()) for cell in cells) + "\n"
+            )
 
 
 def graphml_parts(passages: ReadPassages) -> Iterator[str]:
@@ -288,7 +321,11 @@ def graphml_parts(passages: ReadPassages) -> Iterator[str]:
                     entities[name] = len(entities)
                     yield f'<node id="n{entities[name]}"><data key="name">{_xml(name)}</data></node>\n'
             ends = f'source="n{entities[triple.head]}" target="n{entities[triple.tail]}"'
-            data = (("relation", triple.relation), ("passage", passage.id), ("title", passage.title))
+            data = (
+                ("relation", triple.relation),
+                ("passage", passage.id),
+                ("title", passage.title),
+            )
             texts = "".join(f'<data key="{key}">{_xml(text)}</data>' for key, text in data)
             yield f'<edge id="e{edges}" {ends}>{texts}</edge>\n'
             edges += 1

@@ -61,7 +61,11 @@ def parse_triples(completion: str, passage: Passage) -> ParsedTriples:
     triples: dict[Triple, None] = {}
     for head, relation, tail in lines.triples:
         is_in_text = _fold(head) == title or _fold(head) in text
-        triples[Triple(head if is_in_text else passage.title.strip() or head, relation, tail, passage.id)] = None
+        triples[
+            Triple(
+                head if is_in_text else passage.title.strip() or head, relation, tail, passage.id
+            )
+        ] = None
     return ParsedTriples(tuple(triples), lines.malformed)
 
 
@@ -111,7 +115,8 @@ class TripleExtractor:
     head: Annotated[
         Literal["title", "any"],
         Setting(
-            "Head of a triple: title, the passage's | any (left to later work in Limitations, 1).", paper="§3.2, §B.1"
+            "Head of a triple: title, the passage's | any (left to later work in Limitations, 1).",
+            paper="§3.2, §B.1",
         ),
     ] = "title"
     layout: Annotated[
@@ -125,13 +130,21 @@ class TripleExtractor:
     max_tokens: Annotated[Count, Setting("Maximum tokens of a reply.", code="released code")] = 512
     max_prompt_tokens: Annotated[
         Count,
-        Setting("Longer prompts lose examples, the least similar first, then the passage's end.", code="released code"),
+        Setting(
+            "Longer prompts lose examples, the least similar first, then the passage's end.",
+            code="released code",
+        ),
     ] = 2048
     demonstrations: Annotated[
         Mode,
-        Setting("Few-shot examples of the extraction: adaptive, the most similar ones | fixed | none.", paper="§C.4"),
+        Setting(
+            "Few-shot examples of the extraction: adaptive, the most similar ones | fixed | none.",
+            paper="§C.4",
+        ),
     ] = "adaptive"
-    demonstration_count: Annotated[Count, Setting("Few-shot examples in the prompt.", paper="§C.4")] = 3
+    demonstration_count: Annotated[
+        Count, Setting("Few-shot examples in the prompt.", paper="§C.4")
+    ] = 3
     few_shot: Annotated[
         tuple[DocumentDemonstration, ...],
         Setting(
@@ -143,11 +156,15 @@ class TripleExtractor:
     def __post_init__(self) -> None:
         if self.demonstrations != "none" and self.demonstration_count > len(self._examples):
             count, available = self.demonstration_count, len(self._examples)
-            raise ConfigError(f"kg.demonstration_count={count}: the file has only {available} documents")
+            raise ConfigError(
+                f"kg.demonstration_count={count}: the file has only {available} documents"
+            )
 
     @property
     def uses(self) -> frozenset[Need]:
-        ranked: frozenset[Need] = frozenset({"demonstrations_ranker"} if self.demonstrations == "adaptive" else ())
+        ranked: frozenset[Need] = frozenset(
+            {"demonstrations_ranker"} if self.demonstrations == "adaptive" else ()
+        )
         return ranked | {"model"}
 
     @property
@@ -159,7 +176,9 @@ class TripleExtractor:
         """Return the documents with the triples to show, without documents that have none."""
         if self.head == "any":
             return self.few_shot
-        titled = (replace(document, triples=_triples_of_title(document)) for document in self.few_shot)
+        titled = (
+            replace(document, triples=_triples_of_title(document)) for document in self.few_shot
+        )
         return tuple(document for document in titled if document.triples)
 
     async def extract(self, passage: Passage) -> Extraction:
@@ -169,14 +188,19 @@ class TripleExtractor:
             ConfigError: the instruction alone exceeds `max_prompt_tokens`.
         """
         few_shot = await choose_demonstrations(
-            self._examples, self.demonstrations, self.demonstration_count, f"{passage.title}: {passage.text}"
+            self._examples,
+            self.demonstrations,
+            self.demonstration_count,
+            f"{passage.title}: {passage.text}",
         )
         examples, text = few_shot, passage.text
         while examples and await self._surplus_tokens(self._prompt(passage.title, text, examples)):
             examples = examples[:-1]
         if not examples:
             text = await self._cut_text(passage)
-        reply = await Generate(self._prompt(passage.title, text, examples), self.max_tokens, stop=STOP, role=ROLE)
+        reply = await Generate(
+            self._prompt(passage.title, text, examples), self.max_tokens, stop=STOP, role=ROLE
+        )
         flags = {
             "demonstrations_dropped": len(few_shot) - len(examples),
             "passage_cut": int(text != passage.text),
@@ -207,13 +231,19 @@ class TripleExtractor:
 
     def _with_bracket(self, reply: str) -> str:
         """Add the bracket with which the prompt started the reply, unless the model repeats it."""
-        return f"<{reply}" if self.layout == "prefixed" and not reply.lstrip().startswith("<") else reply
+        return (
+            f"<{reply}"
+            if self.layout == "prefixed" and not reply.lstrip().startswith("<")
+            else reply
+        )
 
     def _prompt(self, title: str, text: str, chosen: tuple[DocumentDemonstration, ...]) -> Prompt:
         # the nearest is next to the passage (not in the paper)
         is_last = self.layout == "figures" and self.demonstrations == "adaptive"
         examples = chosen[::-1] if is_last else chosen
-        return render(self.templates[0], head=self.head, demonstrations=examples, title=title, text=text)
+        return render(
+            self.templates[0], head=self.head, demonstrations=examples, title=title, text=text
+        )
 
     async def _surplus_tokens(self, prompt: Prompt) -> int:
         """Return the number of excess tokens of the prompt, without the chat template."""

@@ -21,7 +21,9 @@ class GraphSize(NamedTuple):
     @classmethod
     def of(cls, triples: Iterable[Triple]) -> GraphSize:
         distinct = {(triple.head, triple.relation, triple.tail) for triple in triples}
-        return cls(len({entity for head, _, tail in distinct for entity in (head, tail)}), len(distinct))
+        return cls(
+            len({entity for head, _, tail in distinct for entity in (head, tail)}), len(distinct)
+        )
 
     @property
     def density(self) -> float | None:
@@ -30,7 +32,11 @@ class GraphSize(NamedTuple):
         Table 5 has 79.04 triples, 83.63 entities and 1.20: the mean of densities exceeds the density of the means,
         1.14.
         """
-        return 100 * self.triples / (self.entities * (self.entities - 1)) if self.entities > 1 else None
+        return (
+            100 * self.triples / (self.entities * (self.entities - 1))
+            if self.entities > 1
+            else None
+        )
 
 
 def graph_statistics(sizes: Sequence[GraphSize]) -> dict[str, float | None]:
@@ -53,7 +59,9 @@ class ReadChains(NamedTuple):
 def chain_statistics(answered: Sequence[ReadChains]) -> dict[str, float | None]:
     """Return means over questions: the length of non-empty chains, and the evidence ("relevant documents")."""
     errors = (
-        100 * sum(passage not in answer.support for passage in answer.evidence) / len(answer.evidence)
+        100
+        * sum(passage not in answer.support for passage in answer.evidence)
+        / len(answer.evidence)
         for answer in answered
         if answer.evidence
     )

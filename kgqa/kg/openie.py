@@ -22,13 +22,18 @@ from kgqa.util.validators import Count
 class OpenIe:
     """The extractor. Its triples are stored as those of `TripleExtractor`."""
 
-    max_entity_tokens: Annotated[Count, Setting("Maximum tokens of the entities.", ours="our choice")] = 512
-    max_tokens: Annotated[Count, Setting("Maximum tokens of the triples.", ours="our choice")] = 1024
+    max_entity_tokens: Annotated[
+        Count, Setting("Maximum tokens of the entities.", ours="our choice")
+    ] = 512
+    max_tokens: Annotated[Count, Setting("Maximum tokens of the triples.", ours="our choice")] = (
+        1024
+    )
     demonstration_count: Annotated[Count, Setting("Number of few-shot examples.", code="one")] = 1
     few_shot: Annotated[
         tuple[DocumentDemonstration, ...],
         Setting(
-            "24 documents per family: hotpotqa, 2wiki, musique, iirc. Or another file.", ours="the examples are ours"
+            "24 documents per family: hotpotqa, 2wiki, musique, iirc. Or another file.",
+            ours="the examples are ours",
         ),
     ] = field(kw_only=True)
 
@@ -38,7 +43,9 @@ class OpenIe:
     def __post_init__(self) -> None:
         if self.demonstration_count > len(self.few_shot):
             count, available = self.demonstration_count, len(self.few_shot)
-            raise ConfigError(f"kg.demonstration_count={count}: the file has only {available} documents")
+            raise ConfigError(
+                f"kg.demonstration_count={count}: the file has only {available} documents"
+            )
 
     async def extract(self, passage: Passage) -> Extraction:
         """Extract the triples. Flags: `unreadable_entities`, `unreadable_triples`, `truncated_extraction`."""
@@ -48,7 +55,10 @@ class OpenIe:
         first = await Generate(prompt, self.max_entity_tokens, schema=schema, role=ROLE)
         entities = read_list(first.text, "named_entities")
         names = [name for name in entities or () if isinstance(name, str)]
-        prompt, schema = render(self.templates[1], **values, entities=names), list_schema("triples", TRIPLE)
+        prompt, schema = (
+            render(self.templates[1], **values, entities=names),
+            list_schema("triples", TRIPLE),
+        )
         second = await Generate(prompt, self.max_tokens, schema=schema, role=ROLE)
         triples = read_list(second.text, "triples")
         flags = {
@@ -68,7 +78,9 @@ class OpenIe:
 def _line(triple: Json) -> str:
     """Return a triple in the stored form, in which one without three texts is malformed."""
     parts = triple if isinstance(triple, list) else [triple]
-    return "<{}>".format("; ".join(str(part).replace(";", ",").replace("<", "(").replace(">", ")") for part in parts))
+    return "<{}>".format(
+        "; ".join(str(part).replace(";", ",").replace("<", "(").replace(">", ")") for part in parts)
+    )
 
 
 def _example(document: DocumentDemonstration) -> dict[str, Json]:

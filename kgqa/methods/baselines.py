@@ -18,9 +18,12 @@ from kgqa.util.validators import Count
 class NoContext:
     """The question alone ("w/o documents" in TRACE, "None" in KGP, "NoR" in IRCoT)."""
 
-    reader: Annotated[ZeroShot, Setting("TRACE Fig. 7 | short, KGP's (supplement 8.9)")] = "zero_shot"
+    reader: Annotated[ZeroShot, Setting("TRACE Fig. 7 | short, KGP's (supplement 8.9)")] = (
+        "zero_shot"
+    )
     max_answer_tokens: Annotated[
-        int, Setting("Maximum tokens of the answer.", ours="our choice", paper="TRACE's released code")
+        int,
+        Setting("Maximum tokens of the answer.", ours="our choice", paper="TRACE's released code"),
     ] = 25
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
@@ -33,14 +36,18 @@ class NoContext:
 class ChainOfThought:
     """The question alone, with reasoning before the answer (Kojima et al., NeurIPS 2022)."""
 
-    max_tokens: Annotated[Count, Setting("Maximum tokens of reasoning and answer.", ours="our choice")] = 512
+    max_tokens: Annotated[
+        Count, Setting("Maximum tokens of reasoning and answer.", ours="our choice")
+    ] = 512
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
 
     async def answer(self, question: Question) -> Answer:
         """Reason and answer. Notes: the reasoning. Flags: those of `ReadingLog`."""
         log = ReadingLog(question)
-        reply = await log.write(render("cot/answer", question=question.text), self.max_tokens, ("\nQuestion:",))
+        reply = await log.write(
+            render("cot/answer", question=question.text), self.max_tokens, ("\nQuestion:",)
+        )
         return log.answer(log.read_conclusion(reply), (), {"thought": reply})
 
 
@@ -49,7 +56,8 @@ class AllDocuments:
     """All passages of the question in their order ("w. all documents", TRACE §C.2)."""
 
     max_answer_tokens: Annotated[
-        int, Setting("Maximum tokens of the answer.", ours="our choice", paper="TRACE's released code")
+        int,
+        Setting("Maximum tokens of the answer.", ours="our choice", paper="TRACE's released code"),
     ] = 25
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
@@ -63,16 +71,23 @@ class AllDocuments:
 class Golden:
     """The upper bound: only the gold passages, in their order (KGP's "Golden")."""
 
-    reader: Annotated[ZeroShot, Setting("TRACE Fig. 7 | short, KGP's (supplement 8.9)")] = "zero_shot"
+    reader: Annotated[ZeroShot, Setting("TRACE Fig. 7 | short, KGP's (supplement 8.9)")] = (
+        "zero_shot"
+    )
     max_answer_tokens: Annotated[
-        int, Setting("Maximum tokens of the answer.", ours="our choice", paper="TRACE's released code")
+        int,
+        Setting("Maximum tokens of the answer.", ours="our choice", paper="TRACE's released code"),
     ] = 25
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
 
     async def answer(self, question: Question) -> Answer:
         """Answer from the gold passages. Raises DataError: the question has no gold passages."""
-        gold = {passage.id: passage for passage in question.passages if passage.id in question.support}
+        gold = {
+            passage.id: passage for passage in question.passages if passage.id in question.support
+        }
         if not gold:
-            raise DataError(f"question {question.id}: no passage is marked as supporting, but method=golden needs one")
+            raise DataError(
+                f"question {question.id}: no passage is marked as supporting, but method=golden needs one"
+            )
         return await read_zero_shot(question, [*gold.values()], self.max_answer_tokens, self.reader)

@@ -28,12 +28,14 @@ SCRIPTS = (".py", ".js", ".ts", ".sh")
 class CommandAgent(OutsideAgent):
     """Run a command for each question, or a few processes that get one JSON line per question."""
 
-    command: Annotated[str, Setting("The command, as in a shell, but without its operators.", ours=OURS)] = (
-        "python agent.py"
-    )
+    command: Annotated[
+        str, Setting("The command, as in a shell, but without its operators.", ours=OURS)
+    ] = "python agent.py"
     files: Annotated[
         tuple[str, ...],
-        Setting("Files and patterns that define the agent. Those that the command names are always included."),
+        Setting(
+            "Files and patterns that define the agent. Those that the command names are always included."
+        ),
         NotIdentity("the identity has the hash of their contents"),
     ] = ()
     input: Annotated[
@@ -60,7 +62,9 @@ class CommandAgent(OutsideAgent):
         words = self._words
         program = sys.executable if words[0] in ("python", "python3") else shutil.which(words[0])
         if program is None:
-            raise ConfigError(f"method.command={self.command}: there is no program {words[0]}. Install it, or fix this")
+            raise ConfigError(
+                f"method.command={self.command}: there is no program {words[0]}. Install it, or fix this"
+            )
         return [program, *words[1:]]
 
     @cached_property
@@ -70,7 +74,9 @@ class CommandAgent(OutsideAgent):
         except ValueError as error:
             raise ConfigError(f"method.command={self.command}: {error}") from error
         if not words:
-            raise ConfigError('method.command is empty. Set it, e.g. method.command="python agent.py"')
+            raise ConfigError(
+                'method.command is empty. Set it, e.g. method.command="python agent.py"'
+            )
         return words
 
     def loads(self) -> JsonObject:
@@ -86,9 +92,17 @@ class CommandAgent(OutsideAgent):
             if Path(word).is_file():
                 yield Path(word).resolve()
             elif Path(word).suffix in SCRIPTS:
-                raise ConfigError(f"method.command={self.command}: there is no file {word} in this folder")
+                raise ConfigError(
+                    f"method.command={self.command}: there is no file {word} in this folder"
+                )
         for pattern in self.files:
-            files = [Path(name).resolve() for name in glob(pattern, recursive=True) if Path(name).is_file()]
+            files = [
+                Path(name).resolve()
+                for name in glob(pattern, recursive=True)
+                if Path(name).is_file()
+            ]
             if not files:
-                raise ConfigError(f"method.files={pattern}: no such file. Fix the name or the pattern")
+                raise ConfigError(
+                    f"method.files={pattern}: no such file. Fix the name or the pattern"
+                )
             yield from files

@@ -20,7 +20,9 @@ from kgqa.util.validators import Count, Natural, NotNegative
 
 # of the prompt for sub-answers, and the text that best_of_n scores
 NO_INFORMATION = "No relevant information found"
-LABEL = re.compile(r"^(?:(?:intermediate|next|follow[- ]?up|sub)[ -]?)?(?:query|question) ?\d*: *", re.IGNORECASE)
+LABEL = re.compile(
+    r"^(?:(?:intermediate|next|follow[- ]?up|sub)[ -]?)?(?:query|question) ?\d*: *", re.IGNORECASE
+)
 RELEASED_LABEL = re.compile(r"^Intermediate query \d+: ")
 # generations of sub-queries per step of a chain, repeated ones included (released code)
 MAX_CALLS = 4
@@ -53,36 +55,57 @@ class CoRAG(ScopedMethod):
     """
 
     prompts: Annotated[
-        str, Setting("Folder of the templates query, sub_answer and answer.", ours="the words are ours")
+        str,
+        Setting("Folder of the templates query, sub_answer and answer.", ours="the words are ours"),
     ] = "corag"
-    passages: Annotated[Count, Setting("Number of passages per sub-query.", code="start_e5_server_main.py:33")] = 5
+    passages: Annotated[
+        Count, Setting("Number of passages per sub-query.", code="start_e5_server_main.py:33")
+    ] = 5
     documents: Annotated[
         Natural,
-        Setting("Number of passages for the question itself, shown for the answer. 0: none.", code="config.py:32"),
+        Setting(
+            "Number of passages for the question itself, shown for the answer. 0: none.",
+            code="config.py:32",
+        ),
     ] = 20
     max_steps: Annotated[
-        Count, Setting("Number of sub-queries of a chain, L.", code="eval_multihopqa.sh:13", other="the paper: 1 to 10")
+        Count,
+        Setting(
+            "Number of sub-queries of a chain, L.",
+            code="eval_multihopqa.sh:13",
+            other="the paper: 1 to 10",
+        ),
     ] = 6
     decode: Annotated[
         Literal["greedy", "best_of_n"],
         Setting("Greedy: one chain | best_of_n: the best of several chains.", paper="§3.3"),
     ] = "greedy"
     chains: Annotated[
-        Count, Setting("Number of chains of best_of_n. The first one is greedy.", code="corag_agent.py:166")
+        Count,
+        Setting(
+            "Number of chains of best_of_n. The first one is greedy.", code="corag_agent.py:166"
+        ),
     ] = 4
     temperature: Annotated[
         NotNegative, Setting("Sampling temperature of the other chains' sub-queries.", paper="§3.3")
     ] = 0.7
-    max_query_tokens: Annotated[Count, Setting("Maximum tokens of a sub-query.", code="run_inference.py:44")] = 64
+    max_query_tokens: Annotated[
+        Count, Setting("Maximum tokens of a sub-query.", code="run_inference.py:44")
+    ] = 64
     max_answer_tokens: Annotated[
-        Count, Setting("Maximum tokens of a sub-answer and of the answer.", code="corag_agent.py:141")
+        Count,
+        Setting("Maximum tokens of a sub-answer and of the answer.", code="corag_agent.py:141"),
     ] = 128
     passage: Annotated[
         PassageForm,
-        Setting("Format of a passage for a sub-answer. {number} counts from 0.", ours="data_utils.py:38 has no label"),
+        Setting(
+            "Format of a passage for a sub-answer. {number} counts from 0.",
+            ours="data_utils.py:38 has no label",
+        ),
     ] = "Title: {title}\n{text}"
     document: Annotated[
-        PassageForm, Setting("Format of a passage for the answer.", ours="prompts.py:67 has numbers")
+        PassageForm,
+        Setting("Format of a passage for the answer.", ours="prompts.py:67 has numbers"),
     ] = "Title: {title}\n{text}"
     replies: Annotated[
         Literal["lenient", "released"],
@@ -112,15 +135,26 @@ class CoRAG(ScopedMethod):
         values: dict[str, Any] = {"steps": chain, "question": question.text}
         show = partial(show_documents, self.document)
         reply = await log.read(
-            f"{self.prompts}/answer", documents, self.max_answer_tokens, stop=(), show=show, **values
+            f"{self.prompts}/answer",
+            documents,
+            self.max_answer_tokens,
+            stop=(),
+            show=show,
+            **values,
         )
         is_released = self.replies == "released"
-        text = reply if is_released else strip_answer_label(reply.strip().partition("\n")[0].strip())
-        steps = [[step.query, step.answer, [passage.id for passage in step.passages]] for step in chain]
+        text = (
+            reply if is_released else strip_answer_label(reply.strip().partition("\n")[0].strip())
+        )
+        steps = [
+            [step.query, step.answer, [passage.id for passage in step.passages]] for step in chain
+        ]
         notes = {"steps": steps, **({"penalties": penalties} if len(chains) > 1 else {})}
         unanswered = sum(NO_INFORMATION.lower() in step.answer.lower() for step in chain)
         figures = {"sub_queries": len(chain), "no_information": unanswered}
-        return log.answer(text, [*(p for step in chain for p in step.passages), *documents], notes, figures)
+        return log.answer(
+            text, [*(p for step in chain for p in step.passages), *documents], notes, figures
+        )
 
     async def build_chains(self, log: ReadingLog) -> tuple[list[Chain], list[float]]:
         """Return the chains and their penalties. The first one is greedy, the others are sampled."""
@@ -139,7 +173,9 @@ class CoRAG(ScopedMethod):
             prompt = render(f"{self.prompts}/query", steps=chain, question=log.question.text)
             reply = await Generate(prompt, self.max_query_tokens, temperature=degree)
             is_released = self.replies == "released"
-            query = read_released_query(reply.text) if is_released else read_query(first_line(reply)[0])
+            query = (
+                read_released_query(reply.text) if is_released else read_query(first_line(reply)[0])
+            )
             log.flags.update({"cut_reply": reply.finish == "length", "empty_query": not query})
             is_repeated = query in [step.query for step in chain]
             log.flags["repeated_query"] += is_repeated
@@ -156,15 +192,23 @@ class CoRAG(ScopedMethod):
         passages = await log.search(query, self.passages)
         tokens = self.max_answer_tokens
         show = partial(show_documents, self.passage)
-        reply = await log.read(f"{self.prompts}/sub_answer", passages, tokens, stop=(), show=show, query=query)
-        return Step(query, reply if self.replies == "released" else " ".join(reply.split()), passages)
+        reply = await log.read(
+            f"{self.prompts}/sub_answer", passages, tokens, stop=(), show=show, query=query
+        )
+        return Step(
+            query, reply if self.replies == "released" else " ".join(reply.split()), passages
+        )
 
     async def score_chain(self, question: Question, chain: Chain) -> float:
         """Return the penalty of a chain: the log-likelihood that it has no relevant information (§3.3).
 
         The paper's mean over tokens ranks chains as the sum does, because the text is the same.
         """
-        prompt = render(f"{self.prompts}/sub_answer", documents="\n\n".join(map(str, chain)), query=question.text)
+        prompt = render(
+            f"{self.prompts}/sub_answer",
+            documents="\n\n".join(map(str, chain)),
+            query=question.text,
+        )
         choice = await Choose(prompt, (NO_INFORMATION,), role="reader")
         if choice.mass is None:
             raise ConfigError(
@@ -177,7 +221,10 @@ class CoRAG(ScopedMethod):
 def show_documents(form: str, context: tuple[Passage, ...]) -> dict[str, str]:
     """Return the passages as a template has them: the best is nearest to the question (corag_agent.py:133)."""
     numbered = enumerate(reversed(context))
-    texts = (form.format(number=number, title=passage.title, text=passage.text) for number, passage in numbered)
+    texts = (
+        form.format(number=number, title=passage.title, text=passage.text)
+        for number, passage in numbered
+    )
     return {"documents": "\n\n".join(texts)}
 
 

@@ -29,8 +29,12 @@ class Function(OutsideAgent):
     a runnable of LangGraph need no function around them.
     """
 
-    function: Annotated[str, Setting("The function or class, as MODULE:NAME of this folder.")] = "agent:answer"
-    settings: Annotated[Mapping[str, Json], Setting("Arguments of a class.")] = field(default_factory=dict)
+    function: Annotated[str, Setting("The function or class, as MODULE:NAME of this folder.")] = (
+        "agent:answer"
+    )
+    settings: Annotated[Mapping[str, Json], Setting("Arguments of a class.")] = field(
+        default_factory=dict
+    )
 
     # the function itself, from Python. As a field it would be copied
     bound: ClassVar[Any] = None
@@ -56,7 +60,9 @@ class Function(OutsideAgent):
         try:
             target: Callable[..., Any] = getattr(import_code(module), name)
         except (AttributeError, ConfigError) as error:
-            raise ConfigError(f"method.function={self.function}: {error}. Write MODULE:NAME") from error
+            raise ConfigError(
+                f"method.function={self.function}: {error}. Write MODULE:NAME"
+            ) from error
         return target(**self.settings) if isinstance(target, type) else target
 
     def bind(self, value: object) -> Function:
@@ -97,7 +103,9 @@ def describe_function(target: Any) -> tuple[str, dict[str, Json]]:
     """Return the name of a function or object as MODULE:NAME, and the settings of an object."""
     named = target if inspect.isroutine(target) or isinstance(target, type) else type(target)
     if isinstance(target, type):
-        raise ConfigError(f"method={target.__name__}: this is a class. Pass an object, such as {target.__name__}()")
+        raise ConfigError(
+            f"method={target.__name__}: this is a class. Pass an object, such as {target.__name__}()"
+        )
     name = f"{named.__module__}:{named.__qualname__}"
     # the attributes of an object of a framework are in its hash
     is_plain = named is target or is_module(target) or is_runnable(target)
@@ -106,7 +114,11 @@ def describe_function(target: Any) -> tuple[str, dict[str, Json]]:
 
 def read_settings(target: Any) -> dict[str, Json]:
     """Return the values of an object that are plain: its fields, or the attributes that do not start with _."""
-    names = [each.name for each in fields(target)] if is_dataclass(target) else list(getattr(target, "__dict__", ()))
+    names = (
+        [each.name for each in fields(target)]
+        if is_dataclass(target)
+        else list(getattr(target, "__dict__", ()))
+    )
     values = {name: getattr(target, name) for name in names if not name.startswith("_")}
     return {name: value for name, value in values.items() if _is_plain(value)}
 
@@ -117,9 +129,15 @@ def hash_object(target: Any) -> str:
     The program is the main script with the modules of this folder that it imports, or the cells of a notebook.
     """
     state = target.dump_state() if hasattr(target, "dump_state") else None
-    attributes = {name: value for name, value in read_settings(target).items() if isinstance(value, str | int | float)}
+    attributes = {
+        name: value
+        for name, value in read_settings(target).items()
+        if isinstance(value, str | int | float)
+    }
     content = [hash_code(target), state, attributes, _hash_main()]
-    return hashlib.sha256(json.dumps(content, default=str, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(content, default=str, sort_keys=True).encode()).hexdigest()[
+        :16
+    ]
 
 
 def _hash_main() -> Json:

@@ -11,7 +11,13 @@ from typing import Annotated, Any
 from kgqa.calls import CountTokens, gather
 from kgqa.methods.steps.examples import PooledFewShot
 from kgqa.methods.steps.reader import ReadingLog, passages_text
-from kgqa.methods.steps.replies import MAX_SCORE_TOKENS, Score, bullet_items, read_score, read_triple_lines
+from kgqa.methods.steps.replies import (
+    MAX_SCORE_TOKENS,
+    Score,
+    bullet_items,
+    read_score,
+    read_triple_lines,
+)
 from kgqa.prompting import render
 from kgqa.types import Answer, Passage, Question, Triple
 from kgqa.util.settings import Setting
@@ -29,7 +35,9 @@ class SGPrompt(PooledFewShot):
     reason over passages and graph and answer.
     """
 
-    max_graph_tokens: Annotated[Count, Setting("Maximum tokens of the graph.", ours="our choice")] = 512
+    max_graph_tokens: Annotated[
+        Count, Setting("Maximum tokens of the graph.", ours="our choice")
+    ] = 512
     max_tokens: Annotated[Count, Setting("Maximum tokens of a reply.", ours="our choice")] = 256
 
     async def answer(self, question: Question) -> Answer:
@@ -46,7 +54,9 @@ class SGPrompt(PooledFewShot):
         log.flags.update({"malformed_triple": triples.malformed, "empty_graph": not graph})
         reply = await self.read(log, "sg_prompt/answer", passages, self.max_tokens, graph=graph)
         text = log.read_conclusion(reply)
-        return log.answer(text, passages, {"graph": graph, "thought": reply}, {"triples": len(graph)})
+        return log.answer(
+            text, passages, {"graph": graph, "thought": reply}, {"triples": len(graph)}
+        )
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,11 @@ class ERACoT(PooledFewShot):
 
     threshold: Annotated[
         Score,
-        Setting('Minimum score, of 10. KnowTrace §4.1 says "predefined".', ours="not in KnowTrace", code="main.py"),
+        Setting(
+            'Minimum score, of 10. KnowTrace §4.1 says "predefined".',
+            ours="not in KnowTrace",
+            code="main.py",
+        ),
     ] = 6
     entity_types: Annotated[
         tuple[str, ...],
@@ -69,11 +83,19 @@ class ERACoT(PooledFewShot):
             ours="work, event and other are ours",
         ),
     ] = ("person", "organisation", "place", "work", "event", "date", "number", "other")
-    relations_per_pair: Annotated[Count, Setting("Implicit relations.", code="config.py, infer_num")] = 5
+    relations_per_pair: Annotated[
+        Count, Setting("Implicit relations.", code="config.py, infer_num")
+    ] = 5
     max_list_tokens: Annotated[
-        Count, Setting("Maximum tokens of the list of entities, and of the list of relations.", ours="our choice")
+        Count,
+        Setting(
+            "Maximum tokens of the list of entities, and of the list of relations.",
+            ours="our choice",
+        ),
     ] = 512
-    max_tokens: Annotated[Count, Setting("Maximum tokens of a reply.", code="config.py, max_length_cot")] = 256
+    max_tokens: Annotated[
+        Count, Setting("Maximum tokens of a reply.", code="config.py, max_length_cot")
+    ] = 256
 
     async def answer(self, question: Question) -> Answer:
         """Extract entities and relations, infer and score more relations, and answer.
@@ -108,9 +130,13 @@ class ERACoT(PooledFewShot):
         explicit = await extract("era_cot/explicit", "<", entities=entities)
         stated: dict[str, Any] = {"entities": entities, "explicit": explicit}
         implicit = await extract("era_cot/implicit", **stated, limit=self.relations_per_pair)
-        inferred = self.limit_relations([relation for relation in implicit if relation not in explicit], log)
+        inferred = self.limit_relations(
+            [relation for relation in implicit if relation not in explicit], log
+        )
         judged = list(zip(inferred, await gather(*map(rate, inferred)), strict=True))
-        reliable = [relation for relation, score in judged if score is not None and score >= self.threshold]
+        reliable = [
+            relation for relation, score in judged if score is not None and score >= self.threshold
+        ]
         reply = await write("era_cot/answer", self.max_tokens, **stated, implicit=reliable)
         log.flags["no_entities"] += not entities
         notes = {
@@ -156,7 +182,9 @@ class QuestionGraph:
     tried: set[Masked] = field(default_factory=set)
 
     def substitute(self, triple: Masked) -> Masked:
-        head, relation, tail = (UNKNOWN.sub(lambda m: self.known.get(m[0], m[0]), part) for part in triple)
+        head, relation, tail = (
+            UNKNOWN.sub(lambda m: self.known.get(m[0], m[0]), part) for part in triple
+        )
         return head, relation, tail
 
     def next_triples(self) -> dict[str, Masked]:
@@ -184,7 +212,9 @@ class GEReasoning(PooledFewShot):
 
     rewrite: Annotated[
         bool,
-        Setting("Search with a sub-question for each triple (abstract; KnowTrace §2). false: search with the triple."),
+        Setting(
+            "Search with a sub-question for each triple (abstract; KnowTrace §2). false: search with the triple."
+        ),
     ] = True
     threshold: Annotated[
         Score,
@@ -196,11 +226,21 @@ class GEReasoning(PooledFewShot):
         ),
     ] = 6
     max_rounds: Annotated[
-        Count, Setting("Maximum rounds of filling. The datasets' questions have at most four hops.", ours="our choice")
+        Count,
+        Setting(
+            "Maximum rounds of filling. The datasets' questions have at most four hops.",
+            ours="our choice",
+        ),
     ] = 4
-    max_graph_tokens: Annotated[Count, Setting("Maximum tokens of the graph.", ours="our choice")] = 256
-    max_question_tokens: Annotated[Count, Setting("Maximum tokens of a question.", ours="our choice")] = 64
-    max_fill_tokens: Annotated[Count, Setting("Maximum tokens of a filled slot.", ours="our choice")] = 32
+    max_graph_tokens: Annotated[
+        Count, Setting("Maximum tokens of the graph.", ours="our choice")
+    ] = 256
+    max_question_tokens: Annotated[
+        Count, Setting("Maximum tokens of a question.", ours="our choice")
+    ] = 64
+    max_fill_tokens: Annotated[
+        Count, Setting("Maximum tokens of a filled slot.", ours="our choice")
+    ] = 32
     max_tokens: Annotated[Count, Setting("Maximum tokens of a reply.", ours="our choice")] = 256
 
     async def answer(self, question: Question) -> Answer:
@@ -215,7 +255,11 @@ class GEReasoning(PooledFewShot):
         words of the triple are the query).
         """
         log, stop = ReadingLog(question), ("\nQuestion:", "\nPassages:")
-        asked = {"examples": self.examples, "pinned": passages_text(question.pinned), "question": question.text}
+        asked = {
+            "examples": self.examples,
+            "pinned": passages_text(question.pinned),
+            "question": question.text,
+        }
         parsed = await log.write(render("ge_reasoning/parse", **asked), self.max_graph_tokens, stop)
         triples = read_triple_lines(parsed)
         state = QuestionGraph(number_unknowns(triples.triples))
@@ -226,14 +270,20 @@ class GEReasoning(PooledFewShot):
             if not masked:
                 break
             fills = await gather(*(self.fill(triple, log) for triple in masked.values()))
-            state.known |= {unknown: fill.value for unknown, fill in zip(masked, fills, strict=True) if fill.kept}
+            state.known |= {
+                unknown: fill.value
+                for unknown, fill in zip(masked, fills, strict=True)
+                if fill.kept
+            }
             attempts += fills
         filled = [state.substitute(triple) for triple in state.graph]
         log.flags["no_search"] += not attempts
         log.flags["unfilled"] += sum(bool(UNKNOWN.search(" ".join(triple))) for triple in filled)
         graph = [f"<{'; '.join(triple)}>" for triple in filled]
         certain_fills = [fill for fill in attempts if fill.kept and fill.question]
-        prompt = render("ge_reasoning/answer", **asked, graph=graph, rewrite=self.rewrite, fills=certain_fills)
+        prompt = render(
+            "ge_reasoning/answer", **asked, graph=graph, rewrite=self.rewrite, fills=certain_fills
+        )
         reply = await log.write(prompt, self.max_tokens, stop)
         notes = {
             "question_graph": state.graph,
@@ -250,19 +300,28 @@ class GEReasoning(PooledFewShot):
         """Retrieve for the triple and generate the value of its unknown."""
         sub_question = ""
         if self.rewrite:
-            prompt = render("ge_reasoning/ask", examples=self.examples, question=log.question.text, triple=triple)
+            prompt = render(
+                "ge_reasoning/ask",
+                examples=self.examples,
+                question=log.question.text,
+                triple=triple,
+            )
             sub_question = (await log.write(prompt, self.max_question_tokens, ("\n",))).strip()
             log.flags["empty_question"] += not sub_question
         query = sub_question or " ".join(UNKNOWN.sub(" ", " ".join(triple)).split())
         passages = await log.search(query, self.passages)
         values: dict[str, Any] = {"triple": triple, "asked": sub_question}
-        reply = await self.read(log, "ge_reasoning/fill", passages, self.max_fill_tokens, stop=("\n",), **values)
+        reply = await self.read(
+            log, "ge_reasoning/fill", passages, self.max_fill_tokens, stop=("\n",), **values
+        )
         value, confidence, is_certain = reply.strip().rstrip("."), None, True
         if not value or value.casefold() == "unknown" or UNKNOWN.search(value):
             value, is_certain = "", False
         elif self.threshold:
             values["value"] = value
-            rated = await self.read(log, "ge_reasoning/confidence", passages, MAX_SCORE_TOKENS, stop=(), **values)
+            rated = await self.read(
+                log, "ge_reasoning/confidence", passages, MAX_SCORE_TOKENS, stop=(), **values
+            )
             confidence = read_score(rated)
             is_certain = confidence is not None and confidence >= self.threshold
             log.flags["unreadable_score" if confidence is None else "unsure_fill"] += not is_certain

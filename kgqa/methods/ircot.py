@@ -26,7 +26,9 @@ from kgqa.util.sentences import sentences
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural
 
-MERE_REASONING = re.compile(r"(so|thus|therefore|hence|that is)\b|.*\d\s*[-+*/]\s*[\d.,]+\s*=", re.IGNORECASE)
+MERE_REASONING = re.compile(
+    r"(so|thus|therefore|hence|that is)\b|.*\d\s*[-+*/]\s*[\d.,]+\s*=", re.IGNORECASE
+)
 # of the released program: openings, and a sum or a difference
 RELEASED_REASONING = re.compile(
     r"(thus|so)[ ,]|that is,|therefore|hence|.*\d [+-] \d[\d,]*(\.\d+)? = \d", re.IGNORECASE
@@ -42,15 +44,22 @@ class IRCoT(ScopedMethod, FewShotKeys):
     """The method, with the fields of conf/method/ircot.yaml."""
 
     passages_per_step: Annotated[
-        Count, Setting("K, tuned in {2, 4, 6, 8} (§4.1).", ours="the best value is not in the paper")
+        Count,
+        Setting("K, tuned in {2, 4, 6, 8} (§4.1).", ours="the best value is not in the paper"),
     ] = 4
     max_passages: Annotated[
-        Count, Setting("Maximum number of passages collected over all steps.", paper="§3.1, footnote 5")
+        Count,
+        Setting("Maximum number of passages collected over all steps.", paper="§3.1, footnote 5"),
     ] = 15
-    max_steps: Annotated[Count, Setting("Maximum number of reasoning steps.", paper="§3.1, footnote 4")] = 8
+    max_steps: Annotated[
+        Count, Setting("Maximum number of reasoning steps.", paper="§3.1, footnote 4")
+    ] = 8
     strip_question_words: Annotated[
         bool,
-        Setting('Remove question words such as "who" and "is" from each query. Released: true.', ours="our choice"),
+        Setting(
+            'Remove question words such as "who" and "is" from each query. Released: true.',
+            ours="our choice",
+        ),
     ] = False
     query_rules: Annotated[
         QueryRules,
@@ -86,8 +95,12 @@ class IRCoT(ScopedMethod, FewShotKeys):
             paper="§3.2",
         ),
     ] = "direct"
-    max_thought_tokens: Annotated[Count, Setting("Maximum tokens of one sentence.", ours="our choice")] = 100
-    max_answer_tokens: Annotated[Count, Setting("Maximum tokens of the answer.", ours="our choice")] = 200
+    max_thought_tokens: Annotated[
+        Count, Setting("Maximum tokens of one sentence.", ours="our choice")
+    ] = 100
+    max_answer_tokens: Annotated[
+        Count, Setting("Maximum tokens of the answer.", ours="our choice")
+    ] = 200
     few_shot: Annotated[FewShot, Setting("Few-shot examples.", paper="§3.1")] = field(kw_only=True)
 
     @property
@@ -103,13 +116,17 @@ class IRCoT(ScopedMethod, FewShotKeys):
         Flags: those of the reader, `empty_retrieval`, `no_thought`, `truncated_thought`, `repeated_thought`,
         `unfinished` (no thought contains an answer).
         """
-        scope, flags = await choose_pages(self.scope_of(question), question, self.few_shot, self.titles)
+        scope, flags = await choose_pages(
+            self.scope_of(question), question, self.few_shot, self.titles
+        )
         reading, queries = ReadingLog(question, scope, flags), list[str]()
         passages, thoughts = tuple[Passage, ...](), tuple[str, ...]()
         while not self.is_finished(thoughts):
             retrieved = tuple[Passage, ...]()
             if len(passages) < self.max_passages:
-                queries.append(choose_query(question, thoughts, self.strip_question_words, self.query_rules))
+                queries.append(
+                    choose_query(question, thoughts, self.strip_question_words, self.query_rules)
+                )
                 retrieved = await self.retrieve(queries[-1], passages, scope)
                 passages = add_passages(passages, retrieved)[: self.max_passages]
             if self.until == "passages" and (len(passages) == self.max_passages or not retrieved):
@@ -131,17 +148,29 @@ class IRCoT(ScopedMethod, FewShotKeys):
         """Return whether the last thought is empty or contains the answer, or there are `max_steps`."""
         if not thoughts or len(thoughts) == self.max_steps:
             return bool(thoughts)
-        return self.until == "answer" and (not thoughts[-1] or extract_answer(thoughts[-1]) is not None)
+        return self.until == "answer" and (
+            not thoughts[-1] or extract_answer(thoughts[-1]) is not None
+        )
 
-    async def retrieve(self, query: str, earlier: tuple[Passage, ...], scope: Scope) -> tuple[Passage, ...]:
+    async def retrieve(
+        self, query: str, earlier: tuple[Passage, ...], scope: Scope
+    ) -> tuple[Passage, ...]:
         """Return the best passages, with until=passages the best unknown ones."""
         if self.until == "answer":
             return await scope.search(query, self.passages_per_step, self.max_passage_words)
-        passages = await scope.search(query, self.passages_per_step + len(earlier), self.max_passage_words)
-        return tuple(passage for passage in passages if passage not in earlier)[: self.passages_per_step]
+        passages = await scope.search(
+            query, self.passages_per_step + len(earlier), self.max_passage_words
+        )
+        return tuple(passage for passage in passages if passage not in earlier)[
+            : self.passages_per_step
+        ]
 
     async def reason(
-        self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...], reading: ReadingLog
+        self,
+        question: Question,
+        passages: tuple[Passage, ...],
+        thoughts: tuple[str, ...],
+        reading: ReadingLog,
     ) -> str:
         """Generate the next sentence of the chain of thought, and drop the rest of the reply.
 
@@ -157,18 +186,28 @@ class IRCoT(ScopedMethod, FewShotKeys):
         reading.flags["truncated_thought"] += reply.cut and thought == reply.text
         return thought
 
-    async def read(self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...]) -> Answer:
+    async def read(
+        self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...]
+    ) -> Answer:
         """Answer with the reader, or without one (appendix F) with the answer of the chain or the complete chain."""
         if self.reader != "none":
-            return await read_passages(question, passages, self.reader, self.few_shot, self.max_answer_tokens)
+            return await read_passages(
+                question, passages, self.reader, self.few_shot, self.max_answer_tokens
+            )
         chain = " ".join(thoughts)
         stated = extract_answer(chain)
         text = chain if stated is None else plain_answer(stated)
-        flags = {"empty_retrieval": not passages, "no_answer_marker": stated is None, "empty_answer": not text}
+        flags = {
+            "empty_retrieval": not passages,
+            "no_answer_marker": stated is None,
+            "empty_answer": not text,
+        }
         return Answer(text, evidence_of(passages), flags=flags)
 
 
-def choose_query(question: Question, thoughts: tuple[str, ...], stripped: bool, rules: QueryRules) -> str:
+def choose_query(
+    question: Question, thoughts: tuple[str, ...], stripped: bool, rules: QueryRules
+) -> str:
     """Return the last thought with a new fact, or the question, without question words if `stripped`.
 
     As in IRCoT's released program, conclusions and calculations ("Thus …", "1861 - 1842 = 19") are no queries. The
@@ -183,7 +222,9 @@ def choose_query(question: Question, thoughts: tuple[str, ...], stripped: bool, 
     return remove_question_words(query) if stripped else query
 
 
-def add_passages(passages: tuple[Passage, ...], further: tuple[Passage, ...]) -> tuple[Passage, ...]:
+def add_passages(
+    passages: tuple[Passage, ...], further: tuple[Passage, ...]
+) -> tuple[Passage, ...]:
     """Append the further passages that are no near duplicates of earlier ones."""
     for passage in further:
         if not any(is_near_duplicate(passage, other) for other in passages):
@@ -200,5 +241,6 @@ def is_near_duplicate(one: Passage, other: Passage) -> bool:
     first, second = (passage.text[:COMPARED].casefold() for passage in (one, other))
     matcher = SequenceMatcher(None, first, second, autojunk=False)
     return all(
-        measure() >= NEAR_DUPLICATE for measure in (matcher.real_quick_ratio, matcher.quick_ratio, matcher.ratio)
+        measure() >= NEAR_DUPLICATE
+        for measure in (matcher.real_quick_ratio, matcher.quick_ratio, matcher.ratio)
     )

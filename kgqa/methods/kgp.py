@@ -76,11 +76,16 @@ class Kgp:
     scope: Annotated[
         SearchScope,
         Setting(
-            "What is traversed: own, the question's own collection | corpus, all passages.", paper="supplement 8.1"
+            "What is traversed: own, the question's own collection | corpus, all passages.",
+            paper="supplement 8.1",
         ),
     ] = "own"
-    seeds: Annotated[Count, Setting("Passages of the first hop, found by the retriever.", paper="supplement 8.2")] = 10
-    branching: Annotated[Count, Setting("Neighbors visited per passage in later hops.", paper="supplement 8.2")] = 3
+    seeds: Annotated[
+        Count, Setting("Passages of the first hop, found by the retriever.", paper="supplement 8.2")
+    ] = 10
+    branching: Annotated[
+        Count, Setting("Neighbors visited per passage in later hops.", paper="supplement 8.2")
+    ] = 3
     hops: Annotated[Count, Setting("Number of hops.", paper="supplement 8.2")] = 2
     budget: Annotated[
         Count,
@@ -99,13 +104,21 @@ class Kgp:
         ),
     ] = (5, 5, 5, 3, 2)
     structure: Annotated[
-        bool, Setting("Classify questions about pages and tables first, if the documents have any.", paper="§4")
+        bool,
+        Setting(
+            "Classify questions about pages and tables first, if the documents have any.",
+            paper="§4",
+        ),
     ] = True
     max_evidence_tokens: Annotated[
-        Count, Setting("Maximum tokens of generated evidence.", ours="our choice", only_if="agent=llm|t5|llama")
+        Count,
+        Setting(
+            "Maximum tokens of generated evidence.", ours="our choice", only_if="agent=llm|t5|llama"
+        ),
     ] = 100
     max_answer_tokens: Annotated[
-        Count, Setting("Maximum tokens of the answer, which has fewer than 6 words.", ours="our choice")
+        Count,
+        Setting("Maximum tokens of the answer, which has fewer than 6 words.", ours="our choice"),
     ] = 25
     instruction: Annotated[
         str,
@@ -117,11 +130,15 @@ class Kgp:
     ] = "Which evidence is still needed to answer the question, given the evidence so far?"
     few_shot: Annotated[
         tuple[Mapping[str, Json], ...],
-        Setting("Few-shot examples of agent=llm, §5.3.", ours="the examples are ours", only_if="agent=llm"),
+        Setting(
+            "Few-shot examples of agent=llm, §5.3.",
+            ours="the examples are ours",
+            only_if="agent=llm",
+        ),
     ] = field(kw_only=True)
-    seed: Annotated[int, Setting("Random seed of agent=random.", ours="our choice", only_if="agent=random")] = field(
-        kw_only=True
-    )
+    seed: Annotated[
+        int, Setting("Random seed of agent=random.", ours="our choice", only_if="agent=random")
+    ] = field(kw_only=True)
 
     @property
     def uses(self) -> frozenset[Need]:
@@ -131,7 +148,9 @@ class Kgp:
     @property
     def scorer(self) -> Literal["ranker", "tfidf"]:
         """Return φ of Equation 1: TF-IDF for generated texts, inner products for MDR."""
-        encodes = self.agent == "mdr" or (self.agent in ("llm", "t5", "llama") and self.match == "encoder")
+        encodes = self.agent == "mdr" or (
+            self.agent in ("llm", "t5", "llama") and self.match == "encoder"
+        )
         return "ranker" if encodes else "tfidf"
 
     async def answer(self, question: Question) -> Answer:
@@ -143,9 +162,13 @@ class Kgp:
         pages or tables do not exist); those of the reader.
         """
         is_own = self.scope == "own"
-        walk = WalkState(question, Scope(pool=text_passages(question.passages)) if is_own else Scope())
+        walk = WalkState(
+            question, Scope(pool=text_passages(question.passages)) if is_own else Scope()
+        )
         if self.structure and (nodes := pages_and_tables(question.passages)):
-            reply = await Generate(render("kgp/classify", question=question.text), self.max_evidence_tokens, ("\n\n",))
+            reply = await Generate(
+                render("kgp/classify", question=question.text), self.max_evidence_tokens, ("\n\n",)
+            )
             nodes_named = parse_nodes(reply.text)
             if pages := find_nodes(nodes_named, filter_by_title(question.text, nodes)):
                 return await self.read_pages(question, pages)
@@ -185,7 +208,11 @@ class Kgp:
 
         Paths at the head of the queue are independent, so their visits run in parallel.
         """
-        queue, ended, visited = deque[Path]((seed,) for seed in walk.seeds), list[Path](), 0  # lines 1 to 4
+        queue, ended, visited = (
+            deque[Path]((seed,) for seed in walk.seeds),
+            list[Path](),
+            0,
+        )  # lines 1 to 4
         if self.hops == 1:
             return list(queue)
         while queue and visited < self.budget:  # line 5
@@ -208,14 +235,24 @@ class Kgp:
         collected = list(last)
         for count in self.rounds:
             groups = await gather(*(_neighbors(walk, passage) for passage in last))
-            new = {passage.id: passage for group in groups for passage in group if passage.id not in reached}
+            new = {
+                passage.id: passage
+                for group in groups
+                for passage in group
+                if passage.id not in reached
+            }
             if not new:
                 walk.flags["no_neighbours"] += 1
                 break
             best = await self.rank(walk.question.text, tuple(new.values()), count)
             for passage, group in zip(last, groups, strict=True):
-                path, around = reached[passage.id], tuple(other for other in group if other.id in new)
-                neighbors = tuple(other for other in best if other in around and other.id not in reached)
+                path, around = (
+                    reached[passage.id],
+                    tuple(other for other in group if other.id in new),
+                )
+                neighbors = tuple(
+                    other for other in best if other in around and other.id not in reached
+                )
                 walk.steps.append(Visit(path, around, chosen=neighbors))
                 reached |= {other.id: (*path, other) for other in neighbors}
             collected, last = [*collected, *best], best
@@ -224,20 +261,33 @@ class Kgp:
     async def visit(self, walk: WalkState, path: Path) -> Visit:
         """Choose the `branching` neighbors that match the needed evidence best (Equation 1)."""
         on_path = {passage.id for passage in path}
-        candidates = tuple(passage for passage in await _neighbors(walk, path[-1]) if passage.id not in on_path)
+        candidates = tuple(
+            passage for passage in await _neighbors(walk, path[-1]) if passage.id not in on_path
+        )
         if not candidates:
             walk.flags["no_neighbours"] += 1
             return Visit(path)
         if self.agent == "random":
             chance = random.Random(f"{self.seed}/{walk.question.id}/{'/'.join(p.id for p in path)}")  # noqa: S311
-            return Visit(path, candidates, "", tuple(chance.sample(candidates, min(self.branching, len(candidates)))))
+            return Visit(
+                path,
+                candidates,
+                "",
+                tuple(chance.sample(candidates, min(self.branching, len(candidates)))),
+            )
         evidence = await self.request_evidence(walk.question, path, walk.flags)
-        return Visit(path, candidates, evidence, await self.rank(evidence, candidates, self.branching))
+        return Visit(
+            path, candidates, evidence, await self.rank(evidence, candidates, self.branching)
+        )
 
-    async def rank(self, query: str, candidates: tuple[Passage, ...], count: int) -> tuple[Passage, ...]:
+    async def rank(
+        self, query: str, candidates: tuple[Passage, ...], count: int
+    ) -> tuple[Passage, ...]:
         """Return the `count` candidates most similar to a query, best first; of equals the last, as released."""
         scores = await Rank(query, tuple(each.wording for each in candidates), self.scorer)
-        order = sorted(range(len(candidates)), key=lambda index: (scores[index], index), reverse=True)[:count]
+        order = sorted(
+            range(len(candidates)), key=lambda index: (scores[index], index), reverse=True
+        )[:count]
         return tuple(candidates[index] for index in order)
 
     async def request_evidence(self, question: Question, path: Path, flags: Counter[str]) -> str:
@@ -249,7 +299,9 @@ class Kgp:
         if self.agent == "mdr":
             return f"{question.text} {so_far}"
         prompt = self.evidence_prompt(question.text, so_far)
-        reply = await Generate(prompt, self.max_evidence_tokens, ("\n\n", "\nQuestion:"), role="agent")
+        reply = await Generate(
+            prompt, self.max_evidence_tokens, ("\n\n", "\nQuestion:"), role="agent"
+        )
         evidence = " ".join(reply.text.split())
         flags["cut_reply"] += reply.finish == "length"
         flags["empty_evidence"] += not evidence
@@ -272,9 +324,13 @@ class Kgp:
             texts = ((node, node.text[: int(len(node.text) * share)]) for node in nodes)
             context = "\n\n".join(f"{node.title}, {node.place}:\n{text}" for node, text in texts)
             try:
-                answer = await read(question, context, evidence_of(nodes), self.max_answer_tokens, "kgp/answer")
+                answer = await read(
+                    question, context, evidence_of(nodes), self.max_answer_tokens, "kgp/answer"
+                )
                 flags = {**answer.flags, "structural": 1, "context_cut": share < 1}
-                return replace(answer, flags=flags, notes={"places": [node.place for node in nodes]})
+                return replace(
+                    answer, flags=flags, notes={"places": [node.place for node in nodes]}
+                )
             except PromptTooLong as error:
                 if share < SMALLEST_SHARE:
                     raise
@@ -288,5 +344,9 @@ async def _neighbors(walk: WalkState, passage: Passage) -> tuple[Passage, ...]:
 def filter_by_title(question: str, nodes: Sequence[Passage]) -> tuple[Passage, ...]:
     """Return the nodes of documents with their title in the question, or all nodes if there are none."""
     plain = plain_words(question)
-    named = tuple(node for node in nodes if node.title.strip() and f" {plain_words(node.title)} " in f" {plain} ")
+    named = tuple(
+        node
+        for node in nodes
+        if node.title.strip() and f" {plain_words(node.title)} " in f" {plain} "
+    )
     return named or tuple(nodes)

@@ -23,11 +23,19 @@ class MdrPairs:
     `retriever=mdr` searches a corpus in the same way and returns single passages. Here the reader gets the pairs.
     """
 
-    first_hop: Annotated[Count, Setting("Passages of the first search.", paper="supplement 8.2")] = 15
+    first_hop: Annotated[
+        Count, Setting("Passages of the first search.", paper="supplement 8.2")
+    ] = 15
     second_hop: Annotated[
-        Count, Setting("Passages of the second search for each of the first, 45 pairs in all.", paper="supplement 8.2")
+        Count,
+        Setting(
+            "Passages of the second search for each of the first, 45 pairs in all.",
+            paper="supplement 8.2",
+        ),
     ] = 3
-    pairs: Annotated[Count, Setting("Pairs given to the reader. Listing 4 shows 15.", paper="supplement 8.2")] = 30
+    pairs: Annotated[
+        Count, Setting("Pairs given to the reader. Listing 4 shows 15.", paper="supplement 8.2")
+    ] = 30
     score: Annotated[
         Literal["product", "sum"],
         Setting(
@@ -43,7 +51,8 @@ class MdrPairs:
         ),
     ] = " "
     max_answer_tokens: Annotated[
-        Count, Setting("Maximum tokens of the answer, which has fewer than 6 words.", ours="our choice")
+        Count,
+        Setting("Maximum tokens of the answer, which has fewer than 6 words.", ours="our choice"),
     ] = 25
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "ranker"})
@@ -55,7 +64,12 @@ class MdrPairs:
         """
         pool = text_passages(question.passages)
         firsts = (await rank(question.text, pool, attrgetter("wording")))[: self.first_hop]
-        paths = [path for _, path in sorted(await self.score_pairs(question, pool, firsts), key=lambda pair: -pair[0])]
+        paths = [
+            path
+            for _, path in sorted(
+                await self.score_pairs(question, pool, firsts), key=lambda pair: -pair[0]
+            )
+        ]
         answer = await read_paths(question, paths[: self.pairs], self.max_answer_tokens)
         return replace(answer, figures={"pairs": len(paths[: self.pairs])})
 
@@ -67,7 +81,9 @@ class MdrPairs:
             return [(score, (passage,)) for score, passage in firsts]
         queries = [self.second_query(question.text, first) for _, first in firsts]
         others = [[passage for passage in pool if passage.id != first.id] for _, first in firsts]
-        seconds = await gather(*(rank(*each, attrgetter("wording")) for each in zip(queries, others, strict=True)))
+        seconds = await gather(
+            *(rank(*each, attrgetter("wording")) for each in zip(queries, others, strict=True))
+        )
         return [
             (self.pair_score(one, other), (first, second))
             for (one, first), ranked in zip(firsts, seconds, strict=True)
@@ -92,7 +108,11 @@ class Neighbourhood:
 
     seeds: Annotated[Count, Setting("Passages found first.", code="released code")] = 5
     count: Annotated[
-        Counted, Setting("What counts: neighbours | with_seeds, the seeds too, as in the released code.", paper="§3")
+        Counted,
+        Setting(
+            "What counts: neighbours | with_seeds, the seeds too, as in the released code.",
+            paper="§3",
+        ),
     ] = "neighbours"
 
     uses: ClassVar[frozenset[Need]] = frozenset({"pool", "graph"})
@@ -106,7 +126,9 @@ class Neighbourhood:
         """
         pool = text_passages(question.passages)
         if not question.support or not question.support <= {passage.id for passage in pool}:
-            raise DataError(f"question {question.id}: its collection must have all its supporting passages")
+            raise DataError(
+                f"question {question.id}: its collection must have all its supporting passages"
+            )
         seeds = await Search(question.text, self.seeds, pool=pool)
         around = await gather(*(Neighbours(seed, pool) for seed in seeds))
         reached = {passage.id: None for group in around for passage in group}

@@ -71,7 +71,9 @@ class KnowTraceState:
     def add_iteration(self, completions: Iterable[PairCompletion]) -> bool:
         """Add the triples of one iteration, and return whether one of them is new."""
         before = len(self.graph)
-        self.completed.append([replace(one, call=self.record_reply()) if one.passages else one for one in completions])
+        self.completed.append(
+            [replace(one, call=self.record_reply()) if one.passages else one for one in completions]
+        )
         for completed in self.completed[-1]:
             self.graph.update(dict.fromkeys(completed.reply.facts))
             self.flags.update(completed.flags)
@@ -84,11 +86,20 @@ class KnowTrace:
 
     memory: Annotated[
         Literal["triplets", "paths", "texts"],
-        Setting("What the explorer sees of earlier steps: triplets | paths | texts.", paper="§3.2, Table 4"),
+        Setting(
+            "What the explorer sees of earlier steps: triplets | paths | texts.",
+            paper="§3.2, Table 4",
+        ),
     ] = "triplets"
-    passages: Annotated[Count, Setting("N: passages retrieved per search.", paper="§4.2; 5 to 50 in Fig. 5")] = 5
-    max_iterations: Annotated[Count, Setting("Maximum number of iterations, L.", ours="our choice")] = 5
-    max_pairs: Annotated[Count, Setting("Per iteration. The paper has no bound.", ours="our choice")] = 8
+    passages: Annotated[
+        Count, Setting("N: passages retrieved per search.", paper="§4.2; 5 to 50 in Fig. 5")
+    ] = 5
+    max_iterations: Annotated[
+        Count, Setting("Maximum number of iterations, L.", ours="our choice")
+    ] = 5
+    max_pairs: Annotated[
+        Count, Setting("Per iteration. The paper has no bound.", ours="our choice")
+    ] = 8
     at_limit: Annotated[
         Literal["answer", "empty"],
         Setting(
@@ -97,8 +108,12 @@ class KnowTrace:
             ours="our choice",
         ),
     ] = "answer"
-    max_exploration_tokens: Annotated[Count, Setting("Maximum tokens of an exploration.", ours="our choice")] = 256
-    max_completion_tokens: Annotated[Count, Setting("Maximum tokens of a completion.", ours="our choice")] = 256
+    max_exploration_tokens: Annotated[
+        Count, Setting("Maximum tokens of an exploration.", ours="our choice")
+    ] = 256
+    max_completion_tokens: Annotated[
+        Count, Setting("Maximum tokens of a completion.", ours="our choice")
+    ] = 256
     max_memory_tokens: Annotated[
         Count, Setting("Maximum tokens of the texts.", ours="our choice", only_if="memory=texts")
     ] = 512
@@ -110,7 +125,8 @@ class KnowTrace:
         ),
     ] = field(kw_only=True)
     completion_few_shot: Annotated[
-        tuple[Mapping[str, Json], ...], Setting("Four few-shot examples (§4.2).", ours="the examples are ours")
+        tuple[Mapping[str, Json], ...],
+        Setting("Four few-shot examples (§4.2).", ours="the examples are ours"),
     ] = field(kw_only=True)
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
@@ -134,7 +150,9 @@ class KnowTrace:
             if not exploration.pairs:
                 break
             pairs = exploration.pairs[: self.max_pairs]
-            if not state.add_iteration(await gather(*(self.complete(question, pair) for pair in pairs))):
+            if not state.add_iteration(
+                await gather(*(self.complete(question, pair) for pair in pairs))
+            ):
                 # the prompt of the next exploration would be the same
                 state.flags["standstill"] += 1
                 break
@@ -152,16 +170,22 @@ class KnowTrace:
             thought = state.explored.pop().thought
             await self.explore(question, state, prefix=f"{CONCLUDING} {thought}\nAnswer:")
 
-    async def explore(self, question: Question, state: KnowTraceState, *, prefix: str = "") -> Exploration:
+    async def explore(
+        self, question: Question, state: KnowTraceState, *, prefix: str = ""
+    ) -> Exploration:
         """Run the exploration step (Equation 1). `prefix`: the start of a reply that must answer (not in the paper)."""
         state.memory = await self.remember(state)
         prompt = self.exploration(question, state.memory, prefix)
-        reply = await Generate(prompt, self.max_exploration_tokens, stop=("\nQuestion:",), role=EXPLORER)
+        reply = await Generate(
+            prompt, self.max_exploration_tokens, stop=("\nQuestion:",), role=EXPLORER
+        )
         call = state.record_reply()
         completed_text = f"{prefix} {reply.text.strip()}" if prefix else reply.text
         exploration = read_exploration(completed_text)
         state.flags.update(
-            unreadable_exploration=not exploration.answer if exploration.sufficient else exploration.sufficient is None,
+            unreadable_exploration=not exploration.answer
+            if exploration.sufficient
+            else exploration.sufficient is None,
             malformed_pair=exploration.malformed,
             no_pairs=exploration.sufficient is False and not exploration.pairs,
             cut_reply=reply.finish == "length",
@@ -175,7 +199,10 @@ class KnowTrace:
     def exploration(self, question: Question, memory: str, prefix: str = "") -> Prompt:
         return render(
             "knowtrace/explore",
-            examples=[{**example, "memory": self.example_memory(example)} for example in self.exploration_few_shot],
+            examples=[
+                {**example, "memory": self.example_memory(example)}
+                for example in self.exploration_few_shot
+            ],
             pinned=passages_text(question.pinned),
             question=question.text,
             form=self.memory,
@@ -188,8 +215,14 @@ class KnowTrace:
         passages = await Search(f"{pair.entity} {pair.relation}", self.passages)
         if not passages:
             return PairCompletion(pair, ParsedFacts(), flags={"empty_retrieval": 1})
-        log, tokens, examples = ReadingLog(question), self.max_completion_tokens, self.completion_few_shot
-        reply = await log.read("knowtrace/complete", passages, tokens, role=COMPLETER, examples=examples, pair=pair)
+        log, tokens, examples = (
+            ReadingLog(question),
+            self.max_completion_tokens,
+            self.completion_few_shot,
+        )
+        reply = await log.read(
+            "knowtrace/complete", passages, tokens, role=COMPLETER, examples=examples, pair=pair
+        )
         facts = read_facts(reply)
         log.flags.update(malformed_triple=facts.malformed, empty_triple=facts.empty)
         return PairCompletion(pair, facts, passages, log.tokens, log.flags)
@@ -199,7 +232,9 @@ class KnowTrace:
         graph = list(state.graph)
         if self.memory != "texts" or not graph:
             return self.lines(graph)
-        reply = await Generate(render("knowtrace/rewrite", triples=self.lines(graph)), self.max_memory_tokens)
+        reply = await Generate(
+            render("knowtrace/rewrite", triples=self.lines(graph)), self.max_memory_tokens
+        )
         state.record_reply()
         state.flags["cut_memory"] += reply.finish == "length"
         return reply.text.strip()
@@ -210,17 +245,29 @@ class KnowTrace:
     def example_memory(self, example: Mapping[str, Json]) -> str:
         """Return the graph of a few-shot example in the form of `memory`."""
         text: str = example["text"]
-        return text if self.memory == "texts" else self.lines([Fact(*triple) for triple in example["triples"]])
+        return (
+            text
+            if self.memory == "texts"
+            else self.lines([Fact(*triple) for triple in example["triples"]])
+        )
 
     async def conclude(self, state: KnowTraceState) -> Answer:
         """Run backtracing (§3.3) from the last exploration."""
         last, graph = state.explored[-1], list(state.graph)
         completed = [completion for completions in state.completed for completion in completions]
         rounds = [
-            ([one.pair for one in each], [fact for one in each for fact in one.reply.facts]) for each in state.completed
+            ([one.pair for one in each], [fact for one in each for fact in one.reply.facts])
+            for each in state.completed
         ]
         iterations = [
-            [{"pair": one.pair, "triples": one.reply.facts, "passages": [p.id for p in one.passages]} for one in each]
+            [
+                {
+                    "pair": one.pair,
+                    "triples": one.reply.facts,
+                    "passages": [p.id for p in one.passages],
+                }
+                for one in each
+            ]
             for each in state.completed
         ]
         targets = find_target_entities(graph, f"{last.thought}\n{last.answer}")
@@ -247,7 +294,9 @@ class KnowTrace:
         )
 
 
-def judge_replies(state: KnowTraceState, support: set[Fact]) -> tuple[tuple[Lesson, ...], list[str]]:
+def judge_replies(
+    state: KnowTraceState, support: set[Fact]
+) -> tuple[tuple[Lesson, ...], list[str]]:
     """Return the training targets (P⁺ and T⁺ of Algorithm 2) in the order of calls, and the filtered texts (FA).
 
     Unavailing pairs, extraneous triples and replies without a remaining part are filtered out. The last exploration,
@@ -255,14 +304,20 @@ def judge_replies(state: KnowTraceState, support: set[Fact]) -> tuple[tuple[Less
     """
     lessons, filtered = list[Lesson](), list[str]()
 
-    def judge(call: int | None, role: str, text: str, parts: Mapping[Any, bool], *, is_clean: bool) -> None:
+    def judge(
+        call: int | None, role: str, text: str, parts: Mapping[Any, bool], *, is_clean: bool
+    ) -> None:
         """Keep the useful parts: as written if the reply has no others, otherwise listed in the requested format."""
         useful = [part for part, is_useful in parts.items() if is_useful]
         filtered.extend([str(part) for part in parts if part not in useful] if useful else [text])
         if call is None:
             return
         if useful and not (is_clean and len(useful) == len(parts)):
-            listed = map(str, useful) if role == COMPLETER else ["No", "Explore:", *(f"- {pair}" for pair in useful)]
+            listed = (
+                map(str, useful)
+                if role == COMPLETER
+                else ["No", "Explore:", *(f"- {pair}" for pair in useful)]
+            )
             text = "\n".join(listed)
         lessons.append(Lesson(call, role, text.strip() if useful else ""))
 

@@ -30,9 +30,12 @@ class OutsideAgent(ScopedMethod):
     ] = ("model", "search")
     passages: Annotated[Count, Setting("Passages of a search that names no number.", ours=OURS)] = 5
     temperature: Annotated[
-        NotNegative, Setting("Temperature of requests that name none.", other="the default of OpenAI's API")
+        NotNegative,
+        Setting("Temperature of requests that name none.", other="the default of OpenAI's API"),
     ] = 1.0
-    max_tokens: Annotated[Count, Setting("Maximum tokens of a reply if a request names no number.", ours=OURS)] = 1024
+    max_tokens: Annotated[
+        Count, Setting("Maximum tokens of a reply if a request names no number.", ours=OURS)
+    ] = 1024
     max_question_tokens: Annotated[
         Count | None,
         Setting("Maximum tokens of all prompts and replies of a question. null: no limit."),
@@ -51,7 +54,10 @@ class OutsideAgent(ScopedMethod):
 
     @property
     def uses(self) -> frozenset[Need]:
-        needs: Mapping[str, Need] = {"model": "model", "search": "search" if self.scope == "corpus" else "pool"}
+        needs: Mapping[str, Need] = {
+            "model": "model",
+            "search": "search" if self.scope == "corpus" else "pool",
+        }
         return frozenset(needs[need] for need in self.needs)
 
     @property
@@ -88,7 +94,9 @@ def read_answer(reply: AgentReply, question: Question) -> Answer:
     if fields is not None:
         flags |= _read_flags(fields.get("flags"))
         if isinstance(named := fields.get("evidence"), list):
-            evidence, flags["unknown_evidence"] = _find_evidence(named, [*passages_searched, *question.passages])
+            evidence, flags["unknown_evidence"] = _find_evidence(
+                named, [*passages_searched, *question.passages]
+            )
     searches = [[query, [passage.id for passage in passages]] for query, passages in reply.searches]
     notes: dict[str, Json] = {"searches": searches}
     return Answer(text, evidence, flags=flags, figures={"searches": len(searches)}, notes=notes)
@@ -110,7 +118,11 @@ def _text(value: Json) -> str:
 def _read_flags(value: Json) -> dict[str, int]:
     """Return the flags of an agent: names with counts, or a list of names."""
     if isinstance(value, dict):
-        return {str(name): count for name, count in value.items() if isinstance(count, int) and count >= 0}
+        return {
+            str(name): count
+            for name, count in value.items()
+            if isinstance(count, int) and count >= 0
+        }
     return dict.fromkeys(map(str, value), 1) if isinstance(value, list) else {}
 
 

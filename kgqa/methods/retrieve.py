@@ -34,22 +34,36 @@ class RetrieveOnly(ScopedMethod):
         ),
     ] = 15
     strip_question_words: Annotated[
-        bool, Setting('Remove question words such as "who" and "is" from the query. Released: true.', ours="our choice")
+        bool,
+        Setting(
+            'Remove question words such as "who" and "is" from the query. Released: true.',
+            ours="our choice",
+        ),
     ] = False
     max_passage_words: Annotated[
-        Count | None, Setting("Skip longer passages of the search. Released: 600.", ours="our choice")
+        Count | None,
+        Setting("Skip longer passages of the search. Released: 600.", ours="our choice"),
     ] = None
     reranker: Annotated[
-        bool, Setting("Rerank the found passages with the cross-encoder of reranker=.", ours="our choice")
+        bool,
+        Setting(
+            "Rerank the found passages with the cross-encoder of reranker=.", ours="our choice"
+        ),
     ] = False
     candidates: Annotated[
         Count,
-        Setting("Passages that the reranker orders. With scope=own: all.", ours="our choice", only_if="reranker=true"),
+        Setting(
+            "Passages that the reranker orders. With scope=own: all.",
+            ours="our choice",
+            only_if="reranker=true",
+        ),
     ] = 100
 
     def __post_init__(self) -> None:
         if self.reranker and self.scope == "corpus" and self.candidates < self.passages:
-            raise ConfigError(f"method.candidates={self.candidates}: fewer than method.passages={self.passages}")
+            raise ConfigError(
+                f"method.candidates={self.candidates}: fewer than method.passages={self.passages}"
+            )
 
     @property
     def uses(self) -> frozenset[Need]:
@@ -73,7 +87,9 @@ class RetrieveOnly(ScopedMethod):
         if candidates is None:
             candidates = await scope.search(query, self.candidates, self.max_passage_words)
         distinct = [*{passage.id: passage for passage in candidates}.values()]
-        ranked = await rank(question.text, distinct, lambda passage: f"{passage.title}: {passage.text}", "reranker")
+        ranked = await rank(
+            question.text, distinct, lambda passage: f"{passage.title}: {passage.text}", "reranker"
+        )
         return tuple(passage for _, passage in ranked[: self.passages])
 
 
@@ -103,20 +119,28 @@ class RetrieveRead(RetrieveOnly, FewShotKeys):
             paper="§3.2",
         ),
     ] = "direct"
-    max_answer_tokens: Annotated[Count, Setting("Maximum tokens of the answer.", ours="our choice")] = 200
+    max_answer_tokens: Annotated[
+        Count, Setting("Maximum tokens of the answer.", ours="our choice")
+    ] = 200
     demonstration_set: Annotated[Count, replace(SAMPLE, only_if=SHOWS_EXAMPLES)] = 1
-    few_shot: Annotated[FewShot, Setting("Few-shot examples, as in method=ircot.", only_if=SHOWS_EXAMPLES)] = field(
-        kw_only=True
-    )
+    few_shot: Annotated[
+        FewShot, Setting("Few-shot examples, as in method=ircot.", only_if=SHOWS_EXAMPLES)
+    ] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         if self.scope == "none" and self.reader in ("zero_shot", "short"):
-            raise ConfigError(f"method.scope=none: method.reader={self.reader} then is method=no_context")
+            raise ConfigError(
+                f"method.scope=none: method.reader={self.reader} then is method=no_context"
+            )
         super().__post_init__()
 
     @property
     def shows(self) -> str:
-        return "" if self.reader in ("zero_shot", "short") else f"{self.few_shot_path}: {self.few_shot.description}"
+        return (
+            ""
+            if self.reader in ("zero_shot", "short")
+            else f"{self.few_shot_path}: {self.few_shot.description}"
+        )
 
     @property
     def uses(self) -> frozenset[Need]:
@@ -129,11 +153,19 @@ class RetrieveRead(RetrieveOnly, FewShotKeys):
         """
         if self.scope == "none":
             few_shot = replace(self.few_shot, distractors=None)
-            return await read_passages(question, None, self.reader, few_shot, self.max_answer_tokens)
-        scope, flags = await choose_pages(self.scope_of(question), question, self.few_shot, self.titles)
+            return await read_passages(
+                question, None, self.reader, few_shot, self.max_answer_tokens
+            )
+        scope, flags = await choose_pages(
+            self.scope_of(question), question, self.few_shot, self.titles
+        )
         passages = await self.retrieve(question, scope)
-        answer = await read_passages(question, passages, self.reader, self.few_shot, self.max_answer_tokens)
-        return replace(answer, flags=flags + Counter(answer.flags), notes={**answer.notes, **scope.notes})
+        answer = await read_passages(
+            question, passages, self.reader, self.few_shot, self.max_answer_tokens
+        )
+        return replace(
+            answer, flags=flags + Counter(answer.flags), notes={**answer.notes, **scope.notes}
+        )
 
 
 def remove_question_words(question: str) -> str:
@@ -144,6 +176,9 @@ def remove_question_words(question: str) -> str:
     """
     words = question.split()
     bare = [word.strip("\"'“”‘’,.:;?!()") for word in words]
-    removable = [word.lower() in QUESTION_WORDS and (not index or word.islower()) for index, word in enumerate(bare)]
+    removable = [
+        word.lower() in QUESTION_WORDS and (not index or word.islower())
+        for index, word in enumerate(bare)
+    ]
     rest = [word for word, remove in zip(words, removable, strict=True) if not remove]
     return " ".join(rest) if any(any(map(str.isalnum, word)) for word in rest) else question

@@ -20,7 +20,15 @@ from typing import Annotated, ClassVar, Literal
 from kgqa.calls import CountTokens, Generate
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.replies import first_line, plain_answer, strip_answer_label
-from kgqa.methods.steps.safe_verdict import CORRECT, Labels, StepVerdict, errors, protocol, read_verdict, verdict_schema
+from kgqa.methods.steps.safe_verdict import (
+    CORRECT,
+    Labels,
+    StepVerdict,
+    errors,
+    protocol,
+    read_verdict,
+    verdict_schema,
+)
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
@@ -29,7 +37,9 @@ from kgqa.util.validators import Count, not_negative
 
 ANSWER_MARK = "####ANSWER:"
 KINDS = r"\((Attribution|Logical|Final Answer)\)"
-MARKER = re.compile(rf"#+\s*ANSWER:[^\S\n]*(.*?)[^\S\n]*(?:{KINDS}.*)?$", flags=re.IGNORECASE | re.MULTILINE)
+MARKER = re.compile(
+    rf"#+\s*ANSWER:[^\S\n]*(.*?)[^\S\n]*(?:{KINDS}.*)?$", flags=re.IGNORECASE | re.MULTILINE
+)
 TAG = re.compile(rf"{KINDS}\W*$", flags=re.IGNORECASE)
 # without an evaluator, the settings of verdicts have no effect
 JUDGED = "feedback=self|model"
@@ -80,13 +90,21 @@ class Safe:
 
     feedback: Annotated[
         Literal["none", "self", "model"],
-        Setting("Evaluator of each step: none | self, the reader | model, the role `feedback`.", paper="§4.1"),
+        Setting(
+            "Evaluator of each step: none | self, the reader | model, the role `feedback`.",
+            paper="§4.1",
+        ),
     ] = "self"
     passages: Annotated[
         Count,
-        Setting("Passages per question: the gold ones and sampled distractors, shuffled.", paper="§4.1, Appendix A.4"),
+        Setting(
+            "Passages per question: the gold ones and sampled distractors, shuffled.",
+            paper="§4.1, Appendix A.4",
+        ),
     ] = 10
-    shuffle_seed: Annotated[int, Setting("Random seed of the passages' order.", ours="our choice")] = 0
+    shuffle_seed: Annotated[
+        int, Setting("Random seed of the passages' order.", ours="our choice")
+    ] = 0
     repeats: Annotated[
         Literal["stop", "continue"],
         Setting(
@@ -95,9 +113,13 @@ class Safe:
             ours="our choice",
         ),
     ] = "stop"
-    max_steps: Annotated[Count, Setting("K: maximum number of steps.", paper="§4.1; 7, 10, 13 in Fig. 2")] = 10
+    max_steps: Annotated[
+        Count, Setting("K: maximum number of steps.", paper="§4.1; 7, 10, 13 in Fig. 2")
+    ] = 10
     max_retries: Annotated[
-        int, Setting("N: maximum number of corrections of a step.", paper="§4.1; 1 to 5 in Fig. 2"), not_negative
+        int,
+        Setting("N: maximum number of corrections of a step.", paper="§4.1; 1 to 5 in Fig. 2"),
+        not_negative,
     ] = 3
     count_first_try: Annotated[
         bool, Setting("Let N count all tries. Fig. 2 and §A.8 count retries. Released: true.")
@@ -124,7 +146,8 @@ class Safe:
         ),
     ] = "accept"
     labels: Annotated[
-        Labels, Setting("Error types: paper, ten | released, with Premature Conclusion.", paper="Table 1")
+        Labels,
+        Setting("Error types: paper, ten | released, with Premature Conclusion.", paper="Table 1"),
     ] = "paper"
     max_step_tokens: Annotated[Count, Setting("Maximum tokens of a step.", ours="our choice")] = 128
     max_feedback_tokens: Annotated[
@@ -143,11 +166,14 @@ class Safe:
             only_if=JUDGED,
         ),
     ] = 400
-    max_answer_tokens: Annotated[Count, Setting("Maximum tokens of the answer.", ours="our choice")] = 32
+    max_answer_tokens: Annotated[
+        Count, Setting("Maximum tokens of the answer.", ours="our choice")
+    ] = 32
     step_few_shot: Annotated[
         tuple[Mapping[str, Json], ...],
         Setting(
-            "Few-shot examples of steps. The paper does not show its own (Figs. 11, 12).", ours="the examples are ours"
+            "Few-shot examples of steps. The paper does not show its own (Figs. 11, 12).",
+            ours="the examples are ours",
         ),
     ] = field(kw_only=True)
     verdict_few_shot: Annotated[
@@ -198,7 +224,9 @@ class Safe:
             state.flags["forced_answer"] += 1
             answer = await self.conclude(state)
         state.flags["empty_answer"] += not answer
-        attributions = [attempt.step.text for attempt in state.accepted if attempt.step.kind == "attribution"]
+        attributions = [
+            attempt.step.text for attempt in state.accepted if attempt.step.kind == "attribution"
+        ]
         citations = [
             (strip_marks(text), passages[int(number) - 1].id)
             for text in attributions
@@ -241,23 +269,46 @@ class Safe:
         """Return the values that all prompts of a question share."""
         return {"passages": numbered_text(passages), "question": question.text}
 
-    async def attempt(self, number: int, state: SafeState, *, is_first: bool = False) -> Attempt | None:
+    async def attempt(
+        self, number: int, state: SafeState, *, is_first: bool = False
+    ) -> Attempt | None:
         """Generate and judge step `number` with the guidance of the latest verdict. None: a retry without a new prompt.
 
         The prompt shows a rejected attempt with its verdict (not in the paper), or a warning if it stays as a step. It
         also shows an attempt with an unreadable verdict, with the guidance before it.
         """
-        unjudged = [attempt for attempt in state.attempts if attempt.verdict is None and attempt not in state.accepted]
-        last = next((attempt for attempt in reversed(state.attempts) if attempt not in unjudged), None)
+        unjudged = [
+            attempt
+            for attempt in state.attempts
+            if attempt.verdict is None and attempt not in state.accepted
+        ]
+        last = next(
+            (attempt for attempt in reversed(state.attempts) if attempt not in unjudged), None
+        )
         tried = next((attempt for attempt in reversed(unjudged) if attempt.number == number), None)
-        if self.guided_answer == "conclude" and last and last.verdict and ANSWER_MARK in last.verdict.guidance:
+        if (
+            self.guided_answer == "conclude"
+            and last
+            and last.verdict
+            and ANSWER_MARK in last.verdict.guidance
+        ):
             state.flags["guided_answer"] += 1
             step = read_step(f"{ANSWER_MARK} {await self.conclude(state)} (Final Answer)")
         else:
             stays = last in state.accepted  # so it is in `steps`
-            values = {**state.shared, "steps": state.steps, "last": last, "stays": stays, "tried": tried}
+            values = {
+                **state.shared,
+                "steps": state.steps,
+                "last": last,
+                "stays": stays,
+                "tried": tried,
+            }
             prompt = render(
-                "safe/step", examples=self.step_few_shot, judged=self.feedback != "none", number=number, **values
+                "safe/step",
+                examples=self.step_few_shot,
+                judged=self.feedback != "none",
+                number=number,
+                **values,
             )
             if self.repeats == "stop" and prompt in state.prompts and not is_first:
                 return None
@@ -274,14 +325,22 @@ class Safe:
 
         values: those of `prompt_values`, and `steps`, the lines of the accepted steps.
         """
-        variables = {**values, "examples": self.verdict_few_shot, "number": number, "step": step, "again": again}
+        variables = {
+            **values,
+            "examples": self.verdict_few_shot,
+            "number": number,
+            "step": step,
+            "again": again,
+        }
         return render("safe/judge", protocol=protocol(self.labels), correct=CORRECT, **variables)
 
     async def step(self, prompt: Prompt, flags: Counter[str]) -> ReasoningStep:
         reply = await Generate(prompt, self.max_step_tokens, stop=("\n",))
         line, cut = first_line(reply)
         step = read_step(line)
-        flags.update(empty_step=not step.text, untagged_step=bool(step.text) and not step.kind, cut_reply=cut)
+        flags.update(
+            empty_step=not step.text, untagged_step=bool(step.text) and not step.kind, cut_reply=cut
+        )
         return step
 
     async def judge(self, number: int, step: ReasoningStep, state: SafeState) -> StepVerdict | None:
@@ -289,7 +348,9 @@ class Safe:
         role = "reader" if self.feedback == "self" else "feedback"
         schema = verdict_schema(self.max_feedback_characters, self.labels)
         for again in (False,) if self.unparsable == "reject" else (False, True):
-            prompt = self.judge_prompt({**state.shared, "steps": state.steps}, number, step, again=again)
+            prompt = self.judge_prompt(
+                {**state.shared, "steps": state.steps}, number, step, again=again
+            )
             reply = await Generate(prompt, self.max_feedback_tokens, schema=schema, role=role)
             verdict = read_verdict(reply.text, self.labels)
             if verdict is not None:
@@ -305,7 +366,9 @@ class Safe:
 
     async def conclude(self, state: SafeState) -> str:
         """Generate the final answer from the steps so far (Figure 13)."""
-        reply = await Generate(render("safe/conclude", **state.shared, steps=state.steps), self.max_answer_tokens)
+        reply = await Generate(
+            render("safe/conclude", **state.shared, steps=state.steps), self.max_answer_tokens
+        )
         answer, cut = read_answer(reply)
         state.flags["cut_reply"] += cut
         return answer
@@ -319,12 +382,18 @@ class Safe:
         types = Counter(attempt.verdict.error_type for attempt in wrong if attempt.verdict)
         errors_by_step = Counter(attempt.number for attempt in wrong)
         figures |= {f"errors, {name.lower()}": types[name] for name in errors(self.labels)}
-        return figures | {f"errors at step {number}": errors_by_step[number] for number in range(1, self.max_steps + 1)}
+        return figures | {
+            f"errors at step {number}": errors_by_step[number]
+            for number in range(1, self.max_steps + 1)
+        }
 
 
 def numbered_text(passages: Iterable[Passage]) -> str:
     """Return passages as all prompts have them, each with the number that steps cite."""
-    numbered = (Passage(p.id, f"Passage {number}: {p.title}", p.text) for number, p in enumerate(passages, start=1))
+    numbered = (
+        Passage(p.id, f"Passage {number}: {p.title}", p.text)
+        for number, p in enumerate(passages, start=1)
+    )
     return passages_text(numbered)
 
 

@@ -21,7 +21,8 @@ from kgqa.util.validators import Count, NotNegative, Share, Validator
 FINDING = re.compile(r"\*\*Final Information\*\*:?", re.IGNORECASE)
 Pair = Annotated[tuple[str, str], Validator("give two texts, [start, end]", all)]
 Change = Annotated[
-    tuple[str, str], Validator("give a text that is not empty and its replacement", lambda pair: pair[0])
+    tuple[str, str],
+    Validator("give a text that is not empty and its replacement", lambda pair: pair[0]),
 ]
 Notice = Literal["invalid", "limit", "repeated", "empty", "last"]
 LENIENT = "accepts what untrained models write; experiment=NAME_released sets an authors' program"
@@ -38,7 +39,10 @@ class SearchAgent(ScopedMethod):
 
     prompt: Annotated[
         str,
-        Setting("Template of the first prompt. The transcript is the start of the reply.", ours="the words are ours"),
+        Setting(
+            "Template of the first prompt. The transcript is the start of the reply.",
+            ours="the words are ours",
+        ),
     ] = "search_agent/search_r1"
     read_prompt: Annotated[
         str | None,
@@ -53,38 +57,73 @@ class SearchAgent(ScopedMethod):
     )
     max_passage_characters: Annotated[
         Count | None,
-        Setting("Maximum length of a passage.", ours="the program cuts a result at 500 tokens, generation.py:89"),
+        Setting(
+            "Maximum length of a passage.",
+            ours="the program cuts a result at 500 tokens, generation.py:89",
+        ),
     ] = None
-    query: Annotated[Pair, Setting("Tags of a query.", paper="Search-R1")] = ("<search>", "</search>")
-    result: Annotated[Pair, Setting("Texts around the result of a search.", code="generation.py:391")] = (
+    query: Annotated[Pair, Setting("Tags of a query.", paper="Search-R1")] = (
+        "<search>",
+        "</search>",
+    )
+    result: Annotated[
+        Pair, Setting("Texts around the result of a search.", code="generation.py:391")
+    ] = (
         "\n\n<information>",
         "</information>\n\n",
     )
-    answer_tags: Annotated[Pair, Setting("Tags of the answer.", paper="Search-R1")] = ("<answer>", "</answer>")
-    stop: Annotated[tuple[str, ...], Setting("Stop strings of a turn.", paper="Search-R1")] = ("</search>", "</answer>")
-    max_searches: Annotated[Count, Setting("Maximum number of searches.", code="evaluate.sh:63")] = 4
+    answer_tags: Annotated[Pair, Setting("Tags of the answer.", paper="Search-R1")] = (
+        "<answer>",
+        "</answer>",
+    )
+    stop: Annotated[tuple[str, ...], Setting("Stop strings of a turn.", paper="Search-R1")] = (
+        "</search>",
+        "</answer>",
+    )
+    max_searches: Annotated[
+        Count, Setting("Maximum number of searches.", code="evaluate.sh:63")
+    ] = 4
     max_turns: Annotated[
-        Count, Setting("Maximum number of generations: one more than searches.", code="generation.py:278")
+        Count,
+        Setting("Maximum number of generations: one more than searches.", code="generation.py:278"),
     ] = 5
     at_limit: Annotated[
         Literal["answer", "empty"],
-        Setting("What to do if there is no answer: answer (request one) | empty.", ours="all released programs: empty"),
+        Setting(
+            "What to do if there is no answer: answer (request one) | empty.",
+            ours="all released programs: empty",
+        ),
     ] = "answer"
-    max_turn_tokens: Annotated[Count, Setting("Maximum tokens of a generation.", paper="Search-R1")] = 500
+    max_turn_tokens: Annotated[
+        Count, Setting("Maximum tokens of a generation.", paper="Search-R1")
+    ] = 500
     max_read_tokens: Annotated[
-        Count, Setting("Maximum tokens of a reply to read_prompt.", ours="Search-o1: as a turn, run_search_o1.py:307")
+        Count,
+        Setting(
+            "Maximum tokens of a reply to read_prompt.",
+            ours="Search-o1: as a turn, run_search_o1.py:307",
+        ),
     ] = 1024
     temperature: Annotated[
         NotNegative,
-        Setting("Sampling temperature.", ours="App. B and ppo_trainer.yaml:69: 1.0, infer.py:106: 0.7"),
+        Setting(
+            "Sampling temperature.", ours="App. B and ppo_trainer.yaml:69: 1.0, infer.py:106: 0.7"
+        ),
     ] = 0.0
     top_p: Annotated[Share, Setting("Nucleus sampling.", ours="ppo_trainer.yaml:71: 0.95")] = 1.0
     read_temperature: Annotated[
         NotNegative,
-        Setting("Sampling temperature of replies to read_prompt.", ours="Search-o1: 0.7, run_search_o1.py:308"),
+        Setting(
+            "Sampling temperature of replies to read_prompt.",
+            ours="Search-o1: 0.7, run_search_o1.py:308",
+        ),
     ] = 0.0
     read_top_p: Annotated[
-        Share, Setting("Nucleus sampling of replies to read_prompt.", ours="Search-o1: 0.8, run_search_o1.py:309")
+        Share,
+        Setting(
+            "Nucleus sampling of replies to read_prompt.",
+            ours="Search-o1: 0.8, run_search_o1.py:309",
+        ),
     ] = 1.0
     closed_tags: Annotated[
         bool,
@@ -95,17 +134,26 @@ class SearchAgent(ScopedMethod):
     ] = False
     opening: Annotated[
         Literal["first", "last"],
-        Setting("Opening tag that starts a query with closed_tags, if there are several: first | last.", ours=LENIENT),
+        Setting(
+            "Opening tag that starts a query with closed_tags, if there are several: first | last.",
+            ours=LENIENT,
+        ),
     ] = "last"
     strip_turn: Annotated[bool, Setting("Strip a turn that ends in a query.", ours=LENIENT)] = False
-    strip_result: Annotated[bool, Setting("Strip the passages between the texts of result.", ours=LENIENT)] = False
+    strip_result: Annotated[
+        bool, Setting("Strip the passages between the texts of result.", ours=LENIENT)
+    ] = False
     clean_query: Annotated[
-        tuple[Change, ...], Setting("Texts that are replaced in queries, as [text, replacement].", ours=LENIENT)
+        tuple[Change, ...],
+        Setting("Texts that are replaced in queries, as [text, replacement].", ours=LENIENT),
     ] = ()
     strip_query: Annotated[bool, Setting("Strip queries.", ours=LENIENT)] = True
     empty_query: Annotated[
         Literal["show", "search", "end"],
-        Setting("Effect of an empty query: show an empty result, or notices.empty | search | end.", ours=LENIENT),
+        Setting(
+            "Effect of an empty query: show an empty result, or notices.empty | search | end.",
+            ours=LENIENT,
+        ),
     ] = "show"
     notices: Annotated[
         Mapping[Notice, str | None],
@@ -128,10 +176,12 @@ class SearchAgent(ScopedMethod):
         Setting("What happens with the reply of the last turn: read | discard.", ours=LENIENT),
     ] = "read"
     answer_from: Annotated[
-        Literal["turn", "transcript"], Setting("Where the answer is read: the last turn | transcript.", ours=LENIENT)
+        Literal["turn", "transcript"],
+        Setting("Where the answer is read: the last turn | transcript.", ours=LENIENT),
     ] = "turn"
     answer_which: Annotated[
-        Literal["first", "last"], Setting("Answer of the transcript that counts: first | last.", ours=LENIENT)
+        Literal["first", "last"],
+        Setting("Answer of the transcript that counts: first | last.", ours=LENIENT),
     ] = "last"
     boxed: Annotated[
         Literal["optional", "never", "required", "greedy"],
@@ -158,7 +208,9 @@ class SearchAgent(ScopedMethod):
 
     def __post_init__(self) -> None:
         if self.closed_tags and self.query[1] not in self.stop:
-            raise ConfigError(f"method.closed_tags=true: method.stop must contain {self.query[1]!r}")
+            raise ConfigError(
+                f"method.closed_tags=true: method.stop must contain {self.query[1]!r}"
+            )
 
     @property
     def uses(self) -> frozenset[Need]:
@@ -182,8 +234,13 @@ class SearchAgent(ScopedMethod):
             log.flags["forced_answer"] += 1
             transcript.write(f"\n{self.answer_tags[0]}")
             reply = await self.write(transcript, log)
-            text = self.read_open(self.answer_tags[0] + reply.text.strip().partition("\n")[0])[1].strip()
-        searches = [[search.query, [passage.id for passage in search.passages]] for search in transcript.searches]
+            text = self.read_open(self.answer_tags[0] + reply.text.strip().partition("\n")[0])[
+                1
+            ].strip()
+        searches = [
+            [search.query, [passage.id for passage in search.passages]]
+            for search in transcript.searches
+        ]
         notes = {"transcript": self.show(transcript, transcript.passages), "searches": searches}
         return log.answer(text or "", transcript.passages, notes, {"searches": len(searches)})
 
@@ -206,13 +263,21 @@ class SearchAgent(ScopedMethod):
         return self.read_transcript(transcript) if self.answer_from == "transcript" else None
 
     async def follow(
-        self, action: Action, reply: Completion, transcript: Transcript, log: ReadingLog, *, is_last: bool
+        self,
+        action: Action,
+        reply: Completion,
+        transcript: Transcript,
+        log: ReadingLog,
+        *,
+        is_last: bool,
     ) -> bool:
         """Search for the query of a turn, or write its notice. Return False if the turn ends the question."""
         kind, argument = action
         if kind == "query":
             # without a further turn nothing reads the result
-            return not (is_last and self.at_limit == "empty") and await self.follow_query(argument, transcript, log)
+            return not (is_last and self.at_limit == "empty") and await self.follow_query(
+                argument, transcript, log
+            )
         if kind == "answer" or (reply.finish == "length" and self.on_length != "continue"):
             return False
         if (notice := self.notices.get("invalid")) is not None:
@@ -230,7 +295,9 @@ class SearchAgent(ScopedMethod):
             tokens, settings = self.max_turn_tokens, (self.temperature, self.top_p)
             return Generate(prompt, tokens, self.stop, *settings, thoughts="keep")
 
-        results = merge_rankings(search.passages for search in transcript.searches if search.finding is None)
+        results = merge_rankings(
+            search.passages for search in transcript.searches if search.finding is None
+        )
         reply = await log.send(call, results)
         kind, _ = self.read(reply)
         if self.closed_tags:
@@ -238,7 +305,9 @@ class SearchAgent(ScopedMethod):
         else:
             tag = {"query": self.query[1], "answer": self.answer_tags[1]}.get(kind, "")
             end = tag * (tag in self.stop and (reply.finish == "stop" or kind == "query"))
-        transcript.write((reply.text.strip() if self.strip_turn and kind == "query" else reply.text) + end)
+        transcript.write(
+            (reply.text.strip() if self.strip_turn and kind == "query" else reply.text) + end
+        )
         return reply
 
     async def follow_query(self, query: str, transcript: Transcript, log: ReadingLog) -> bool:
@@ -255,7 +324,9 @@ class SearchAgent(ScopedMethod):
         await self.search(query, transcript, log)
         return True
 
-    def write_notice(self, kind: Literal["limit", "repeated"], transcript: Transcript, log: ReadingLog) -> bool:
+    def write_notice(
+        self, kind: Literal["limit", "repeated"], transcript: Transcript, log: ReadingLog
+    ) -> bool:
         """Write a notice to the transcript. Return False if there is none of this kind."""
         name = self.notices.get(kind)
         if name is None:
@@ -291,10 +362,17 @@ class SearchAgent(ScopedMethod):
 
         reasoning = self.show(transcript, transcript.passages)
         steps = number_steps(reasoning, keep=(self.query[0], self.result[0].strip()))
-        values = {"question": log.question.text, "query": result.query, "reasoning": reasoning, "steps": steps}
+        values = {
+            "question": log.question.text,
+            "query": result.query,
+            "reasoning": reasoning,
+            "steps": steps,
+        }
         template, settings = str(self.read_prompt), (self.read_temperature, self.read_top_p)
         tokens = self.max_read_tokens
-        reply = await log.read(template, result.passages, tokens, stop=(), show=show, settings=settings, **values)
+        reply = await log.read(
+            template, result.passages, tokens, stop=(), show=show, settings=settings, **values
+        )
         return self.read_finding(reply)
 
     def read_finding(self, reply: str) -> str:
@@ -363,23 +441,35 @@ class SearchAgent(ScopedMethod):
         """Return the transcript with only these passages."""
 
         def show_result(result: Found) -> str:
-            texts = self.show_passages(result.passages, context) if result.finding is None else result.finding
-            return f"{self.result[0]}{texts.strip() if self.strip_result else texts}{self.result[1]}"
+            texts = (
+                self.show_passages(result.passages, context)
+                if result.finding is None
+                else result.finding
+            )
+            return (
+                f"{self.result[0]}{texts.strip() if self.strip_result else texts}{self.result[1]}"
+            )
 
         return transcript.show(show_result)
 
     def show_passages(self, passages: Sequence[Passage], context: Sequence[Passage]) -> str:
         """Return passages as the model reads them. Numbers are ranks."""
         return "".join(
-            self.passage.format(number=number, title=passage.title, text=passage.text[: self.max_passage_characters])
+            self.passage.format(
+                number=number, title=passage.title, text=passage.text[: self.max_passage_characters]
+            )
             for number, passage in enumerate(passages, start=1)
             if passage in context
         )
 
-    def continue_prompt(self, question: Question, transcript: str, context: Sequence[Passage]) -> Prompt:
+    def continue_prompt(
+        self, question: Question, transcript: str, context: Sequence[Passage]
+    ) -> Prompt:
         """Return the prompt with the transcript as the start of the reply."""
         pinned = pinned_text(question, context)
-        prompt = render(self.prompt, pinned=pinned, question=question.text, searches=self.max_searches)
+        prompt = render(
+            self.prompt, pinned=pinned, question=question.text, searches=self.max_searches
+        )
         if prompt.form == "chat":
             return replace(prompt, prefill=prompt.prefill + transcript)
         (message,) = prompt.messages

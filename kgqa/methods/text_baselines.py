@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from kgqa.methods.steps.examples import NOTHING_FOUND, PooledFewShot
-from kgqa.methods.steps.reader import ReadingLog, add_pinned, merge_rankings, passages_text, pinned_text
+from kgqa.methods.steps.reader import (
+    ReadingLog,
+    add_pinned,
+    merge_rankings,
+    passages_text,
+    pinned_text,
+)
 from kgqa.methods.steps.replies import AFTER, BEFORE, find_answer, plain_answer, text_after_label
 from kgqa.methods.steps.search import Found, Transcript
 from kgqa.types import Answer, Passage, Question
@@ -43,7 +49,12 @@ class IterRetGen(PooledFewShot):
         Evidence: the passages of the last iteration, then of earlier ones. Notes: query and generation of each
         iteration. Flags: those of `ReadingLog`.
         """
-        log, queries, evidence, replies = ReadingLog(question), [question.text], list[Passage](), list[str]()
+        log, queries, evidence, replies = (
+            ReadingLog(question),
+            [question.text],
+            list[Passage](),
+            list[str](),
+        )
         for _ in range(self.iterations):
             passages = await log.search(queries[-1], self.passages)
             evidence = [*passages, *evidence]
@@ -65,10 +76,17 @@ class SelfAsk(PooledFewShot):
     """
 
     search_question: Annotated[
-        bool, Setting("Yoran et al. (EMNLP 2023), whom KnowTrace follows, retrieve for the question too.")
+        bool,
+        Setting(
+            "Yoran et al. (EMNLP 2023), whom KnowTrace follows, retrieve for the question too."
+        ),
     ] = True
     max_follow_ups: Annotated[
-        Count, Setting("Maximum number of follow-up questions. Yoran et al. stop after 5.", ours="not in KnowTrace")
+        Count,
+        Setting(
+            "Maximum number of follow-up questions. Yoran et al. stop after 5.",
+            ours="not in KnowTrace",
+        ),
     ] = 5
     max_tokens: Annotated[Count, Setting("Maximum tokens of each reply.", ours="our choice")] = 128
 
@@ -88,13 +106,17 @@ class SelfAsk(PooledFewShot):
         def show(context: tuple[Passage, ...]) -> dict[str, str]:
             """Return the passages in the order of the searches, and the transcript."""
             passages = add_pinned(question, (passage for hits in searches for passage in hits))
-            texts = passages_text(dict.fromkeys(passage for passage in passages if passage in context))
+            texts = passages_text(
+                dict.fromkeys(passage for passage in passages if passage in context)
+            )
             return {"passages": texts, "transcript": transcript}
 
         async def continue_transcript() -> str:
             """Generate the continuation of the transcript, up to the next intermediate answer."""
             stop, ranked = (ANSWERED.lstrip("\n"), "\nPassages:"), merge_rankings(searches)
-            return (await self.read(log, "self_ask/ask", ranked, self.max_tokens, stop=stop, show=show)).rstrip()
+            return (
+                await self.read(log, "self_ask/ask", ranked, self.max_tokens, stop=stop, show=show)
+            ).rstrip()
 
         if self.search_question:
             searches.append(await log.search(question.text, self.passages))
@@ -130,14 +152,25 @@ class ReAct(PooledFewShot):
     """
 
     max_steps: Annotated[
-        Count, Setting("Maximum number of steps. Yao et al. (§3.2) stop HotpotQA after 7.", ours="not in KnowTrace")
+        Count,
+        Setting(
+            "Maximum number of steps. Yao et al. (§3.2) stop HotpotQA after 7.",
+            ours="not in KnowTrace",
+        ),
     ] = 7
     at_limit: Annotated[
         Literal["empty", "answer"],
-        Setting("After max_steps: empty, no answer (Yao et al. §3.2, and their released code) | answer, request one."),
+        Setting(
+            "After max_steps: empty, no answer (Yao et al. §3.2, and their released code) | answer, request one."
+        ),
     ] = "empty"
     max_step_tokens: Annotated[
-        Count, Setting("Maximum tokens of a thought and its action.", ours="not in a paper", code="of Yao et al")
+        Count,
+        Setting(
+            "Maximum tokens of a thought and its action.",
+            ours="not in a paper",
+            code="of Yao et al",
+        ),
     ] = 100
 
     async def answer(self, question: Question) -> Answer:
@@ -164,7 +197,9 @@ class ReAct(PooledFewShot):
                 transcript.write(Found(argument, await log.search(argument, self.passages)))
             else:
                 log.flags["unreadable_action"] += 1
-                transcript.write("This action cannot be carried out. Use Search[...] or Finish[...].")
+                transcript.write(
+                    "This action cannot be carried out. Use Search[...] or Finish[...]."
+                )
         log.flags["unfinished"] += answer is None
         if answer is None and self.at_limit == "answer":
             log.flags["forced_answer"] += 1
@@ -195,15 +230,22 @@ class ReAct(PooledFewShot):
         transcript.write(reply[:end] if kind else reply)
         return kind, argument
 
-    async def continue_transcript(self, transcript: Transcript, log: ReadingLog, stop: str = "\nObservation") -> str:
+    async def continue_transcript(
+        self, transcript: Transcript, log: ReadingLog, stop: str = "\nObservation"
+    ) -> str:
         """Generate the continuation of the transcript, up to `stop`."""
 
         def show(context: tuple[Passage, ...]) -> dict[str, str]:
-            return {"pinned": pinned_text(log.question, context), "transcript": show_observations(transcript, context)}
+            return {
+                "pinned": pinned_text(log.question, context),
+                "transcript": show_observations(transcript, context),
+            }
 
         ranked = merge_rankings(search.passages for search in transcript.searches)
         stops = (stop, "\nQuestion:", "\nPassages:")
-        reply = await self.read(log, "react/step", ranked, self.max_step_tokens, stop=stops, show=show)
+        reply = await self.read(
+            log, "react/step", ranked, self.max_step_tokens, stop=stops, show=show
+        )
         return f"{'' if reply.startswith(' ') else ' '}{reply.rstrip()}"
 
 
@@ -211,7 +253,10 @@ def show_observations(transcript: Transcript, context: Collection[Passage]) -> s
     """Return the transcript with only these passages."""
 
     def show(search: Found) -> str:
-        return passages_text(passage for passage in search.passages if passage in context) or NOTHING_FOUND
+        return (
+            passages_text(passage for passage in search.passages if passage in context)
+            or NOTHING_FOUND
+        )
 
     return transcript.show(show).strip()
 

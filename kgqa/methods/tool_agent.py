@@ -47,7 +47,11 @@ class Result:
 
     def show(self, context: Sequence[Passage]) -> str:
         """Return the result with only these passages."""
-        lines = [f"[{number}] {passage.title}: {passage.text}" for number, passage in self.chunks if passage in context]
+        lines = [
+            f"[{number}] {passage.title}: {passage.text}"
+            for number, passage in self.chunks
+            if passage in context
+        ]
         return "\n".join(filter(None, [*lines, self.text])) or NO_ROOM
 
 
@@ -97,10 +101,15 @@ class ToolAgent(ScopedMethod):
     ] = field(kw_only=True)
     tools: Annotated[
         tuple[ToolName, ...],
-        Setting("Tools of the model. Without read_chunk, searches show complete passages.", paper="A-RAG"),
+        Setting(
+            "Tools of the model. Without read_chunk, searches show complete passages.",
+            paper="A-RAG",
+        ),
         Validator("name at least one tool", bool),
     ] = ("keyword_search", "semantic_search", "read_chunk")
-    passages: Annotated[Count, Setting("Number of passages per search.", code="keyword_search.py:85")] = 5
+    passages: Annotated[
+        Count, Setting("Number of passages per search.", code="keyword_search.py:85")
+    ] = 5
     max_turns: Annotated[
         Count,
         Setting(
@@ -111,9 +120,14 @@ class ToolAgent(ScopedMethod):
     ] = 10
     max_turn_tokens: Annotated[
         Count,
-        Setting("Maximum tokens of a generation.", ours="example.yaml:11: 16,384, for models that reason first"),
+        Setting(
+            "Maximum tokens of a generation.",
+            ours="example.yaml:11: 16,384, for models that reason first",
+        ),
     ] = 1024
-    temperature: Annotated[NotNegative, Setting("Sampling temperature.", code="example.yaml:10")] = 0.0
+    temperature: Annotated[
+        NotNegative, Setting("Sampling temperature.", code="example.yaml:10")
+    ] = 0.0
     prompts: Annotated[
         str,
         Setting(
@@ -130,7 +144,10 @@ class ToolAgent(ScopedMethod):
     ] = None
     repeated: Annotated[
         Literal["notice", "call"],
-        Setting("Effect of a repeated call: notice (it is not carried out) | call.", ours="base.py:147 carries it out"),
+        Setting(
+            "Effect of a repeated call: notice (it is not carried out) | call.",
+            ours="base.py:147 carries it out",
+        ),
     ] = "notice"
     reply: Annotated[
         Literal["marked", "complete"],
@@ -151,7 +168,9 @@ class ToolAgent(ScopedMethod):
 
     @property
     def uses(self) -> frozenset[Need]:
-        functions: frozenset[Need] = frozenset({"functions"} if self.protocol == "functions" else ())
+        functions: frozenset[Need] = frozenset(
+            {"functions"} if self.protocol == "functions" else ()
+        )
         return super().uses | functions
 
     async def answer(self, question: Question) -> Answer:
@@ -172,19 +191,27 @@ class ToolAgent(ScopedMethod):
             reply = await self.write(library, log)
             tool_calls = reply.tool_calls or read_calls(reply.text)[1]
             if not tool_calls:
-                is_answer = (bool(reply.text.strip()) or self.reply == "complete") and reply.finish == "stop"
+                is_answer = (
+                    bool(reply.text.strip()) or self.reply == "complete"
+                ) and reply.finish == "stop"
                 log.flags["no_action"] += not is_answer
                 text = reply.text if is_answer else None
                 break
             log.flags["too_many_calls"] += len(tool_calls) > MOST_CALLS
-            library.turns.append((reply, [await self.call(call, library, log) for call in tool_calls[:MOST_CALLS]]))
+            library.turns.append(
+                (reply, [await self.call(call, library, log) for call in tool_calls[:MOST_CALLS]])
+            )
         if text is None:
             log.flags["forced_answer"] += 1
             text = read_calls((await self.write(library, log, force=True)).text)[0]
         log.flags["no_tool_call"] += not library.turns
         known = library.known()
         calls = [
-            [result.call.name, result.call.arguments, [known[number].id for number, _ in result.chunks]]
+            [
+                result.call.name,
+                result.call.arguments,
+                [known[number].id for number, _ in result.chunks],
+            ]
             for result in library.results
         ]
         notes = {"calls": calls, "reply": text.strip()}
@@ -206,7 +233,12 @@ class ToolAgent(ScopedMethod):
         return await log.send(call, list(dict.fromkeys(chunks)))
 
     def continue_prompt(
-        self, question: Question, library: Library, context: Sequence[Passage], *, force: bool = False
+        self,
+        question: Question,
+        library: Library,
+        context: Sequence[Passage],
+        *,
+        force: bool = False,
     ) -> Prompt:
         """Return the prompt with the conversation so far, and only these passages in it."""
         has_functions = self.protocol == "functions"
@@ -220,14 +252,19 @@ class ToolAgent(ScopedMethod):
                 messages.append(Message("assistant", read_calls(reply.text)[0], calls))
             else:
                 messages.append(Message("assistant", reply.text))
-            messages += (Message("tool", result.show(context), answers=result.call.id) for result in results)
+            messages += (
+                Message("tool", result.show(context), answers=result.call.id) for result in results
+            )
         if force:
             messages += render(f"{self.prompts}/limit").messages
         return replace(prompt, messages=tuple(messages) if has_functions else as_text(messages))
 
     def schemas(self) -> list[Json]:
         """Return the tools in the form of OpenAI's `tools`."""
-        return [TOOLS[name].schema(self.prompts, self.passages, self.max_passages) for name in self.tools]
+        return [
+            TOOLS[name].schema(self.prompts, self.passages, self.max_passages)
+            for name in self.tools
+        ]
 
     async def call(self, call: ToolCall, library: Library, log: ReadingLog) -> Result:
         """Return the result of a call, or what is wrong with it."""
@@ -245,7 +282,9 @@ class ToolAgent(ScopedMethod):
             await self.load_chunks(value, library, log)
             return self.read_chunks(call, value, library, log)
         if call.name == "keyword_search":
-            passages = await Search("; ".join(value), count, log.scope.titles, log.scope.pool, tuple(value))
+            passages = await Search(
+                "; ".join(value), count, log.scope.titles, log.scope.pool, tuple(value)
+            )
         else:
             passages = await log.scope.search(value, count)
         log.flags["empty_retrieval"] += not passages
@@ -256,9 +295,13 @@ class ToolAgent(ScopedMethod):
             library.read += passages
         if library.places is not None:
             places = await Locate(tuple(passages), log.scope.pool)
-            library.places |= {passage.id: place for passage, place in zip(passages, places, strict=True)}
+            library.places |= {
+                passage.id: place for passage, place in zip(passages, places, strict=True)
+            }
         numbers = map(library.number, passages)
-        return Result(call, "" if passages else NOTHING_FOUND, tuple(zip(numbers, context, strict=True)))
+        return Result(
+            call, "" if passages else NOTHING_FOUND, tuple(zip(numbers, context, strict=True))
+        )
 
     def read_arguments(self, call: ToolCall) -> tuple[Any, int]:
         """Return the argument of a call and its number of results.
@@ -268,7 +311,9 @@ class ToolAgent(ScopedMethod):
         if not call.name:
             raise ValueError(f"this is no call: {FORM}")
         if call.name not in self.tools:
-            raise ValueError(f"there is no tool {call.name[:SHOWN]!r}; the tools are {', '.join(self.tools)}")
+            raise ValueError(
+                f"there is no tool {call.name[:SHOWN]!r}; the tools are {', '.join(self.tools)}"
+            )
         return TOOLS[call.name].read(call.arguments, self.passages, self.max_passages)
 
     async def load_chunks(self, numbers: Sequence[int], library: Library, log: ReadingLog) -> None:
@@ -277,11 +322,15 @@ class ToolAgent(ScopedMethod):
             return
         for number in dict.fromkeys(numbers):
             if number not in library.known():
-                passages = await Search(f"chunk {number}", 1, pool=log.scope.pool, positions=(number,))
+                passages = await Search(
+                    f"chunk {number}", 1, pool=log.scope.pool, positions=(number,)
+                )
                 library.places |= {passage.id: number for passage in passages}
                 library.found += passages
 
-    def read_chunks(self, call: ToolCall, numbers: Sequence[int], library: Library, log: ReadingLog) -> Result:
+    def read_chunks(
+        self, call: ToolCall, numbers: Sequence[int], library: Library, log: ReadingLog
+    ) -> Result:
         """Return complete chunks. Those that were read before are named only."""
         known = library.known()
         unknown = list(dict.fromkeys(number for number in numbers if number not in known))
@@ -311,6 +360,12 @@ async def find_snippets(passages: Sequence[Passage], query: str | list[str]) -> 
         matches = [[max(pairs, key=lambda pair: pair[0])[1]] for pairs in scored]
     else:
         words = [keyword.casefold() for keyword in query]
-        matches = [[part for part in parts if any(word in part.casefold() for word in words)] for parts in split]
-    texts = (" ".join(snippet).strip() or parts[0].strip() for snippet, parts in zip(matches, split, strict=True))
+        matches = [
+            [part for part in parts if any(word in part.casefold() for word in words)]
+            for parts in split
+        ]
+    texts = (
+        " ".join(snippet).strip() or parts[0].strip()
+        for snippet, parts in zip(matches, split, strict=True)
+    )
     return [Passage.of(passage.title, text) for passage, text in zip(passages, texts, strict=True)]

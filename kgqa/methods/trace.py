@@ -98,7 +98,8 @@ class ChainState:
 
 
 Candidates = Annotated[
-    Count, Validator(f"at most {MAX_CANDIDATES} can be labelled", lambda number: number <= MAX_CANDIDATES)
+    Count,
+    Validator(f"at most {MAX_CANDIDATES} can be labelled", lambda number: number <= MAX_CANDIDATES),
 ]
 Probability = Annotated[float, Validator("must be in [0, 1)", lambda share: 0 <= share < 1)]
 
@@ -113,7 +114,9 @@ class Trace:
 
     context: Annotated[
         Literal["triples", "documents"],
-        Setting("What the reader gets: triples (TRACE-Triple) | documents (TRACE-Doc).", paper="§3.4"),
+        Setting(
+            "What the reader gets: triples (TRACE-Triple) | documents (TRACE-Doc).", paper="§3.4"
+        ),
     ] = "triples"
     units: Annotated[
         Literal["triples", "sentences", "documents"],
@@ -129,7 +132,10 @@ class Trace:
     ] = 20
     ranker: Annotated[
         bool,
-        Setting('Rank the candidates. false: all units are candidates ("w/o Triple Ranker").', paper="Tables 2, 6"),
+        Setting(
+            'Rank the candidates. false: all units are candidates ("w/o Triple Ranker").',
+            paper="Tables 2, 6",
+        ),
     ] = True
     selector: Annotated[
         bool,
@@ -147,16 +153,25 @@ class Trace:
         ),
     ] = None
     max_length: Annotated[
-        Count, Setting("L: maximum number of triples in a chain.", paper="§C.4; 1 to 6 in Figs. 4 and 8")
+        Count,
+        Setting("L: maximum number of triples in a chain.", paper="§C.4; 1 to 6 in Figs. 4 and 8"),
     ] = 4
-    beam: Annotated[Count, Setting("Beam width: number of chains kept at each step.", paper="§C.4")] = 5
-    branch: Annotated[Count, Setting("b: number of choices tried for each chain at each step.", paper="§C.4")] = 5
-    chains: Annotated[
-        Count, Setting("R: number of chains given to the reader, at most `beam`.", paper="§C.4; 1 to 20 in Fig. 9")
+    beam: Annotated[
+        Count, Setting("Beam width: number of chains kept at each step.", paper="§C.4")
     ] = 5
-    min_probability: Annotated[Probability, Setting("Drop less likely choices. 0: keep all.", code="released code")] = (
-        1e-4
-    )
+    branch: Annotated[
+        Count, Setting("b: number of choices tried for each chain at each step.", paper="§C.4")
+    ] = 5
+    chains: Annotated[
+        Count,
+        Setting(
+            "R: number of chains given to the reader, at most `beam`.",
+            paper="§C.4; 1 to 20 in Fig. 9",
+        ),
+    ] = 5
+    min_probability: Annotated[
+        Probability, Setting("Drop less likely choices. 0: keep all.", code="released code")
+    ] = 1e-4
     adaptive_termination: Annotated[
         bool,
         Setting(
@@ -167,7 +182,10 @@ class Trace:
     ] = True
     query_order: Annotated[
         Literal["question_first", "triples_first"],
-        Setting("Order in the ranker's query: question_first | triples_first, as in the released code.", paper="§3.3"),
+        Setting(
+            "Order in the ranker's query: question_first | triples_first, as in the released code.",
+            paper="§3.3",
+        ),
     ] = "question_first"
     query_labels: Annotated[
         bool,
@@ -179,11 +197,13 @@ class Trace:
     demonstrations: Annotated[
         Mode,
         Setting(
-            "Few-shot examples of the selector: adaptive, the most similar ones | fixed | none.", paper="§C.4; Table 9"
+            "Few-shot examples of the selector: adaptive, the most similar ones | fixed | none.",
+            paper="§C.4; Table 9",
         ),
     ] = "adaptive"
     demonstration_count: Annotated[
-        Count, Setting("Few-shot examples in the selector's prompt: 1 to 10.", paper="§C.4; Table 9")
+        Count,
+        Setting("Few-shot examples in the selector's prompt: 1 to 10.", paper="§C.4; Table 9"),
     ] = 3
     few_shot: Annotated[
         tuple[ChainDemonstration, ...],
@@ -213,16 +233,22 @@ class Trace:
     reader_layout: Annotated[
         Layout | None, Setting("Layout of the reader's prompt. null: as layout.", ours="our choice")
     ] = None
-    max_answer_tokens: Annotated[Count, Setting("Maximum tokens of the answer.", code="released code")] = 25
+    max_answer_tokens: Annotated[
+        Count, Setting("Maximum tokens of the answer.", code="released code")
+    ] = 25
 
     def __post_init__(self) -> None:
         if self.chains > self.beam:
             raise ConfigError(f"method.chains={self.chains}: cannot exceed method.beam={self.beam}")
         if not self.ranker and (self.top is not None or not self.selector):
-            raise ConfigError("method.ranker=false: method.top and method.selector=false need the ranker")
+            raise ConfigError(
+                "method.ranker=false: method.top and method.selector=false need the ranker"
+            )
         if self.demonstrations != "none" and self.demonstration_count > len(self.few_shot):
             count, available = self.demonstration_count, len(self.few_shot)
-            raise ConfigError(f"method.demonstration_count={count}: the file has only {available} chains")
+            raise ConfigError(
+                f"method.demonstration_count={count}: the file has only {available} chains"
+            )
 
     @property
     def uses(self) -> frozenset[Need]:
@@ -242,13 +268,17 @@ class Trace:
         chains are empty (no triples, or the selector stopped at once), so the reader answers without context.
         """
         passages = {passage.id: passage for passage in question.passages}.values()
-        pool = tuple(unit for units in await gather(*map(self.split_units, passages)) for unit in units)
+        pool = tuple(
+            unit for units in await gather(*map(self.split_units, passages)) for unit in units
+        )
         state = ChainState(question.text, pool)
         if not pool:
             chains = [Chain()]
         elif self.top is not None:
             # Table 2, "w. Top-T Triples": the ranking is one chain
-            chains = [Chain(tuple(unit for _, unit in (await self.rank(state, Chain()))[: self.top]))]
+            chains = [
+                Chain(tuple(unit for _, unit in (await self.rank(state, Chain()))[: self.top]))
+            ]
         else:
             chains = await self.build_chains(state)
         return await self.read_chains(question, chains[: self.chains])
@@ -279,7 +309,9 @@ class Trace:
 
     async def nearest_demonstrations(self, question: str) -> tuple[ChainDemonstration, ...]:
         """Return the few-shot examples for the selections of a question, the nearest first."""
-        count = len(self.few_shot) if self.short_demonstrations == "next" else self.demonstration_count
+        count = (
+            len(self.few_shot) if self.short_demonstrations == "next" else self.demonstration_count
+        )
         return await choose_demonstrations(self.few_shot, self.demonstrations, count, question)
 
     async def extend(self, state: ChainState, chain: Chain) -> list[Chain]:
@@ -298,7 +330,9 @@ class Trace:
             options = log_softmax(candidates)
         likeliest = sorted(options, key=lambda option: -option[1])[: self.branch]
         floor = math.log(self.min_probability) if self.min_probability else -math.inf
-        extensions = [chain.extend_with(unit, logprob) for unit, logprob in likeliest if logprob >= floor]
+        extensions = [
+            chain.extend_with(unit, logprob) for unit, logprob in likeliest if logprob >= floor
+        ]
         return extensions or [replace(chain, ended=True)]
 
     async def rank(self, state: ChainState, chain: Chain) -> list[tuple[float, Unit]]:
@@ -311,7 +345,9 @@ class Trace:
             return []
         if not self.ranker:
             if len(state.pool) > MAX_CANDIDATES:
-                raise DataError(f"method.ranker=false: {len(state.pool)} candidates, {MAX_CANDIDATES} can be labelled")
+                raise DataError(
+                    f"method.ranker=false: {len(state.pool)} candidates, {MAX_CANDIDATES} can be labelled"
+                )
             return [(0.0, unit) for unit in state.pool if unit.text not in used]
         ranked = await rank(self.query(state.question, chain), state.pool, attrgetter("text"))
         unused = [(score, unit) for score, unit in ranked if unit.text not in used]
@@ -326,7 +362,9 @@ class Trace:
         parts = (first, second) if self.query_order == "question_first" else (second, first)
         return ("\n" if self.query_labels else " ").join(filter(None, parts))
 
-    async def select(self, state: ChainState, chain: Chain, candidates: list[Unit]) -> list[tuple[Unit | None, float]]:
+    async def select(
+        self, state: ChainState, chain: Chain, candidates: list[Unit]
+    ) -> list[tuple[Unit | None, float]]:
         """Return the log-probability of each option. With adaptive termination, the first option is None (stop)."""
         options = [None, *candidates] if self.adaptive_termination else [*candidates]
         choice = await Choose(self.selection_prompt(state, chain, candidates), labels(len(options)))
@@ -354,7 +392,11 @@ class Trace:
         """
         examples = list[Mapping[str, Json]]()
         for labelled in state.demonstrations:
-            steps = [each for each in labelled.selections if self.adaptive_termination or each.choice is not None]
+            steps = [
+                each
+                for each in labelled.selections
+                if self.adaptive_termination or each.choice is not None
+            ]
             if len(steps) <= step and self.short_demonstrations == "next":
                 continue
             number = min(step, len(steps) - 1)
@@ -380,10 +422,16 @@ class Trace:
         """Answer from the texts of the chains (TRACE-Triple), or from their passages by votes (TRACE-Doc) (§3.4)."""
         units = [unit for chain in chains for unit in chain.units]
         votes = Counter(unit.passage_id for unit in units)
-        evidence = tuple(passage_id for passage_id, _ in votes.most_common())  # ties: first seen first
-        is_released = (self.reader_layout or self.layout) == "released"  # without brackets and semicolons
+        evidence = tuple(
+            passage_id for passage_id, _ in votes.most_common()
+        )  # ties: first seen first
+        is_released = (
+            self.reader_layout or self.layout
+        ) == "released"  # without brackets and semicolons
         if self.context == "triples":
-            texts = dict.fromkeys(" ".join(unit.parts) if is_released else unit.text for unit in units)
+            texts = dict.fromkeys(
+                " ".join(unit.parts) if is_released else unit.text for unit in units
+            )
             context = number_contexts(texts, ". ") if is_released else "\n".join(texts)
         else:
             by_id = {passage.id: passage for passage in question.passages}

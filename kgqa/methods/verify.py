@@ -47,28 +47,48 @@ class Verify:
         ),
     ] = 2
     literal_characters: Annotated[
-        Count, Setting("Maximum characters of an entity. Longer texts are literals.", code="released code")
+        Count,
+        Setting(
+            "Maximum characters of an entity. Longer texts are literals.", code="released code"
+        ),
     ] = 100
     unparsable: Annotated[
         Literal["unverified", "noise"],
-        Setting("Verdict if a path cannot be parsed twice: unverified | noise (the released code).", ours="our choice"),
+        Setting(
+            "Verdict if a path cannot be parsed twice: unverified | noise (the released code).",
+            ours="our choice",
+        ),
     ] = "unverified"
     list: Annotated[
         str | None,
-        Setting("A file of flagged questions, one per line, as the authors publish them. No model is called."),
+        Setting(
+            "A file of flagged questions, one per line, as the authors publish them. No model is called."
+        ),
     ] = None
     max_triple_tokens: Annotated[
-        Count, Setting("Maximum tokens of extraction and of gleaning. Released: 6,000 and 3,000.", ours="our choice")
+        Count,
+        Setting(
+            "Maximum tokens of extraction and of gleaning. Released: 6,000 and 3,000.",
+            ours="our choice",
+        ),
     ] = 3000
     max_group_tokens: Annotated[
         Count, Setting("Maximum tokens of a group of triples. Released: 7,000.", ours="our choice")
     ] = 3000
-    max_path_tokens: Annotated[Count, Setting("Maximum tokens of a path.", code="released code")] = 6000
+    max_path_tokens: Annotated[
+        Count, Setting("Maximum tokens of a path.", code="released code")
+    ] = 6000
     max_explanation_characters: Annotated[
-        Count, Setting("Maximum characters of an explanation, if the engine follows a JSON schema.", ours="our choice")
+        Count,
+        Setting(
+            "Maximum characters of an explanation, if the engine follows a JSON schema.",
+            ours="our choice",
+        ),
     ] = 400
 
-    flagged: Annotated[frozenset[str] | None, Setting("The questions in `list`.")] = field(kw_only=True)
+    flagged: Annotated[frozenset[str] | None, Setting("The questions in `list`.")] = field(
+        kw_only=True
+    )
 
     answers_questions: ClassVar[bool] = False
 
@@ -84,7 +104,9 @@ class Verify:
         texts, has_gold_passages = set[str](), False
         for question in questions:
             if not question.answers:
-                raise DataError(f"question {question.id}: it has no gold answer to verify. Choose another dataset=")
+                raise DataError(
+                    f"question {question.id}: it has no gold answer to verify. Choose another dataset="
+                )
             texts.add(" ".join(question.text.split()))
             has_gold_passages = has_gold_passages or bool(question.support)
         if self.flagged is None:
@@ -110,13 +132,17 @@ class Verify:
         `empty_path` (of a valid one), `missing_passage`. Without a path: `no_gold_passage`, `empty_graph`.
         """
         if self.flagged is not None:
-            verdict: Verdict = "noise" if " ".join(question.text.split()) in self.flagged else "valid"
+            verdict: Verdict = (
+                "noise" if " ".join(question.text.split()) in self.flagged else "valid"
+            )
             return Answer("", flags={verdict: 1})
         passages = gold_passages(question)
         missing = question.support - {passage.id for passage in passages}
         flags = Counter[str](missing_passage=len(missing), no_gold_passage=not passages)
         by_passage = await gather(*(self.facts(passage, flags) for passage in passages))
-        extracted = tuple(dict.fromkeys(triple for rounds in by_passage for new in rounds for triple in new))
+        extracted = tuple(
+            dict.fromkeys(triple for rounds in by_passage for new in rounds for triple in new)
+        )
         groups = await self.groups(extracted, flags)
         graph = merge_names(extracted, groups)
         flags["empty_graph"] = bool(passages) and not graph
@@ -162,10 +188,14 @@ class Verify:
 
     def entities(self, triples: Sequence[Triple]) -> tuple[str, ...]:
         """Return distinct subjects and objects in the order of the triples, without literals."""
-        names = dict.fromkeys(name for subject, _, object_ in triples for name in (subject, object_))
+        names = dict.fromkeys(
+            name for subject, _, object_ in triples for name in (subject, object_)
+        )
         return tuple(name for name in names if len(name) <= self.literal_characters)
 
-    async def groups(self, triples: Sequence[Triple], flags: Counter[str]) -> tuple[tuple[str, ...], ...]:
+    async def groups(
+        self, triples: Sequence[Triple], flags: Counter[str]
+    ) -> tuple[tuple[str, ...], ...]:
         """Return groups of names of one entity, the name to use first. No name is in two groups."""
         names = self.entities(triples)
         if len(names) < 2:
@@ -187,18 +217,29 @@ class Verify:
 
     def count_by_round(self, by_passage: Sequence[Sequence[Sequence[Triple]]]) -> dict[str, int]:
         """Return the number of new triples by round, over all passages. A round without a passage has added 0."""
-        names = ["triples_extracted", *(f"triples_gleaned_{number + 1}" for number in range(self.gleaning_rounds))]
+        names = [
+            "triples_extracted",
+            *(f"triples_gleaned_{number + 1}" for number in range(self.gleaning_rounds)),
+        ]
         counts = dict.fromkeys(names, 0)
         for rounds in by_passage:
             for name, new in zip(names, rounds, strict=False):
                 counts[name] += len(new)
         return counts
 
-    async def path(self, question: Question, graph: Sequence[Triple], flags: Counter[str]) -> Path | None:
+    async def path(
+        self, question: Question, graph: Sequence[Triple], flags: Counter[str]
+    ) -> Path | None:
         """Request the path. An unreadable reply is requested once more, then the path is None."""
         schema, answer = path_schema(self.max_explanation_characters), question.answers[0]
         for again in (False, True):
-            prompt = render("verify/path", question=question.text, answer=answer, triples=tuple(graph), again=again)
+            prompt = render(
+                "verify/path",
+                question=question.text,
+                answer=answer,
+                triples=tuple(graph),
+                again=again,
+            )
             reply = await Generate(prompt, self.max_path_tokens, schema=schema)
             path = read_path(reply.text)
             if path is not None:
@@ -228,7 +269,9 @@ def gold_passages(question: Question) -> tuple[Passage, ...]:
 def merge_names(triples: Sequence[Triple], groups: Sequence[Sequence[str]]) -> tuple[Triple, ...]:
     """Replace the names of each group by its first one, and return the distinct triples."""
     names = {name: group[0] for group in groups for name in group}
-    renamed = ((names.get(head, head), relation, names.get(tail, tail)) for head, relation, tail in triples)
+    renamed = (
+        (names.get(head, head), relation, names.get(tail, tail)) for head, relation, tail in triples
+    )
     return tuple(dict.fromkeys(renamed))
 
 
@@ -255,7 +298,10 @@ GROUPS_SCHEMA = list_schema("groups", _NAMES)
 
 def path_schema(characters: int) -> str:
     """Return the schema with a maximum length of the explanation."""
-    path, explanation = {"type": "array", "items": TRIPLE}, {"type": "string", "maxLength": characters}
+    path, explanation = (
+        {"type": "array", "items": TRIPLE},
+        {"type": "string", "maxLength": characters},
+    )
     return object_schema(is_valid={"type": "boolean"}, reasoning_path=path, explanation=explanation)
 
 
@@ -312,6 +358,9 @@ def _texts(value: Json) -> tuple[str, ...]:
     """Return texts with single spaces, or () if a value is empty or no text or number."""
     if not isinstance(value, list):
         return ()
-    numbers = (str(part) if isinstance(part, int | float) and not isinstance(part, bool) else part for part in value)
+    numbers = (
+        str(part) if isinstance(part, int | float) and not isinstance(part, bool) else part
+        for part in value
+    )
     texts = tuple(" ".join(part.split()) if isinstance(part, str) else "" for part in numbers)
     return texts if all(texts) else ()

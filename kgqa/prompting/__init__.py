@@ -33,7 +33,9 @@ def render(name: str, /, **values: object) -> Prompt:
     """
     template = _template(name)
     if "completion" in template.blocks:
-        return Prompt(name, (Message("user", _block(template, "completion", values)),), form="completion")
+        return Prompt(
+            name, (Message("user", _block(template, "completion", values)),), form="completion"
+        )
     messages = [Message("user", _block(template, "user", values))]
     if "system" in template.blocks:
         messages.insert(0, Message("system", _block(template, "system", values)))
@@ -73,7 +75,9 @@ def template_hash(name: str) -> str:
 
 def template_names() -> list[str]:
     """Return the names of all templates, kgqa's and the user's."""
-    return sorted(name.removesuffix(".j2") for name in _environment(prompt_folders()).list_templates(["j2"]))
+    return sorted(
+        name.removesuffix(".j2") for name in _environment(prompt_folders()).list_templates(["j2"])
+    )
 
 
 def to_json(value: Json, indent: int | None = None) -> str:
@@ -92,8 +96,14 @@ def _template(name: str) -> Template:
         searched = ", ".join(map(str, folders[:-1]))
         names, program = template_names(), name.partition("/")[0]
         download = f"For the prompts of a released program: kgqa data download {program.removesuffix('_released')}"
-        hint = nearest(name, names) if any(each.startswith(f"{program}/") for each in names) else download
-        raise ConfigError(f"{name}.j2: no such template in {searched}, nor among kgqa's. {hint}") from error
+        hint = (
+            nearest(name, names)
+            if any(each.startswith(f"{program}/") for each in names)
+            else download
+        )
+        raise ConfigError(
+            f"{name}.j2: no such template in {searched}, nor among kgqa's. {hint}"
+        ) from error
     except TemplateSyntaxError as error:
         raise ConfigError(f"{error.filename}:{error.lineno}: {error.message}") from error
 

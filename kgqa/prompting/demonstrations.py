@@ -54,7 +54,9 @@ class ChainDemonstration:
 
     @property
     def chain(self) -> tuple[str, ...]:
-        return tuple(step.candidates[step.choice] for step in self.selections if step.choice is not None)
+        return tuple(
+            step.candidates[step.choice] for step in self.selections if step.choice is not None
+        )
 
 
 class Entity(NamedTuple):
@@ -118,7 +120,9 @@ D = TypeVar("D", bound=Demonstration)
 T = TypeVar("T")
 
 
-async def choose_demonstrations(labelled: Sequence[D], mode: Mode, count: int, query: str) -> tuple[D, ...]:
+async def choose_demonstrations(
+    labelled: Sequence[D], mode: Mode, count: int, query: str
+) -> tuple[D, ...]:
     """Return the `count` few-shot examples to show.
 
     `adaptive`: the nearest to the query, nearest first, ties in the order of the file. `fixed`: the first of the file.
@@ -127,7 +131,9 @@ async def choose_demonstrations(labelled: Sequence[D], mode: Mode, count: int, q
         return ()
     if mode == "fixed":
         return tuple(labelled[:count])
-    nearest = await rank(query, labelled, lambda demonstration: demonstration.topic, "demonstrations_ranker")
+    nearest = await rank(
+        query, labelled, lambda demonstration: demonstration.topic, "demonstrations_ranker"
+    )
     return tuple(demonstration for _, demonstration in nearest[:count])
 
 
@@ -140,7 +146,9 @@ def demonstration_set(
     """
     if released := _load_released_set(labelled, number):
         return released[:count]
-    sample = shuffle_examples(labelled, f"set {number}", lambda demonstration: demonstration.question)[:count]
+    sample = shuffle_examples(
+        labelled, f"set {number}", lambda demonstration: demonstration.question
+    )[:count]
     return tuple(demonstration for demonstration in labelled if demonstration in sample)
 
 
@@ -150,18 +158,26 @@ def describe_set(labelled: Sequence[ThoughtDemonstration], number: int, count: i
     if not (released := _load_released_set(labelled, number)):
         return f"{size} of {len(labelled)} questions, random sample {number}"
     text = f"{size} of the {RELEASED_SET} questions of the authors' set {number}"
-    return text if len(released) == RELEASED_SET else f"{text}, {len(released)} of which the file has"
+    return (
+        text if len(released) == RELEASED_SET else f"{text}, {len(released)} of which the file has"
+    )
 
 
-def _load_released_set(labelled: Sequence[ThoughtDemonstration], number: int) -> tuple[ThoughtDemonstration, ...]:
+def _load_released_set(
+    labelled: Sequence[ThoughtDemonstration], number: int
+) -> tuple[ThoughtDemonstration, ...]:
     """Return the authors' set of few-shot examples, or none for other questions."""
     places = {place for demonstration in labelled for place in demonstration.places}
     if places and number not in places:
-        raise ConfigError(f"method.demonstration_set={number}: the authors have sets 1 to {max(places)}")
+        raise ConfigError(
+            f"method.demonstration_set={number}: the authors have sets 1 to {max(places)}"
+        )
     placed = (demonstration for demonstration in labelled if number in demonstration.places)
     return tuple(sorted(placed, key=lambda demonstration: demonstration.places[number]))
 
 
 def shuffle_examples(values: Iterable[T], seed: str, name: Callable[[T], str]) -> list[T]:
     """Return values in a random order that is the same on every machine."""
-    return sorted(values, key=lambda value: hashlib.sha256(f"{seed}\n{name(value)}".encode()).digest())
+    return sorted(
+        values, key=lambda value: hashlib.sha256(f"{seed}\n{name(value)}".encode()).digest()
+    )

@@ -13,7 +13,12 @@ TRIPLE = {"type": "array", "items": TEXT, "minItems": 3, "maxItems": 3}
 
 def object_node(**properties: Json) -> dict[str, Json]:
     """Return the schema of an object with exactly these properties."""
-    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
 
 
 def object_schema(**properties: Json) -> str:

@@ -55,7 +55,9 @@ class Column:
 def columns() -> list[Column]:
     """Return the columns: the scores of `METRICS`, the judge's, costs."""
     scores = [
-        Column(m.label, partial(_score, m.name), m.name, m.lower_is_better, m.label if m.tested else "")
+        Column(
+            m.label, partial(_score, m.name), m.name, m.lower_is_better, m.label if m.tested else ""
+        )
         for m in METRICS.values()
         if m.column
     ]
@@ -69,12 +71,16 @@ def name_by_settings(values: Mapping[str, str]) -> str:
         name = key.rpartition(".")[2].replace("_", " ")
         switches = {"true": name, "false": f"no {name}"}
         if value != "null":
-            parts.append(value if key in _SELF_EXPLANATORY else switches.get(value, f"{name} {value}"))
+            parts.append(
+                value if key in _SELF_EXPLANATORY else switches.get(value, f"{name} {value}")
+            )
     return " · ".join(parts)
 
 
 def tokens(metrics: Metrics) -> Measured | None:
-    return _per_question(metrics, metrics.cost.method.prompt_tokens + metrics.cost.method.output_tokens, 0)
+    return _per_question(
+        metrics, metrics.cost.method.prompt_tokens + metrics.cost.method.output_tokens, 0
+    )
 
 
 def dollars(metrics: Metrics) -> Measured | None:
@@ -89,23 +95,37 @@ def _measured(score: Estimate) -> Measured | None:
     return None if score.mean is None else Measured(score.mean, score.low, score.high)
 
 
-def _per_question(metrics: Metrics, total: float | None, digits: int | None = None) -> Measured | None:
+def _per_question(
+    metrics: Metrics, total: float | None, digits: int | None = None
+) -> Measured | None:
     return None if total is None else Measured(total / metrics.questions, digits=digits)
 
 
 # costs are as if nothing had been cached, so that they do not depend on the order of the cells
 _OTHERS = (
     Column(
-        "judge", lambda metrics: _measured(metrics.judge.accuracy) if metrics.judge else None, "judge", brief="judge"
+        "judge",
+        lambda metrics: _measured(metrics.judge.accuracy) if metrics.judge else None,
+        "judge",
+        brief="judge",
     ),
-    Column("judge, corrected", lambda metrics: _measured((metrics.judge and metrics.judge.corrected) or UNDEFINED)),
+    Column(
+        "judge, corrected",
+        lambda metrics: _measured((metrics.judge and metrics.judge.corrected) or UNDEFINED),
+    ),
     Column(
         "failed questions",
         lambda metrics: Measured(metrics.failed, of=metrics.questions) if metrics.failed else None,
         brief="failed",
     ),
-    Column("calls / question", lambda metrics: _per_question(metrics, metrics.cost.method.calls, 1), brief="calls"),
+    Column(
+        "calls / question",
+        lambda metrics: _per_question(metrics, metrics.cost.method.calls, 1),
+        brief="calls",
+    ),
     Column("tokens / question", tokens, brief="tokens"),
-    Column("model s / question", lambda metrics: _per_question(metrics, metrics.cost.method.seconds, 2)),
+    Column(
+        "model s / question", lambda metrics: _per_question(metrics, metrics.cost.method.seconds, 2)
+    ),
     Column("USD / question", dollars, brief="USD"),
 )

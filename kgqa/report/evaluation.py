@@ -48,10 +48,14 @@ def evaluations_section(groups: Sequence[Sequence[Evaluation]]) -> list[Section]
     ]
     header = ("answers", "questions", *(METRICS[name].label for name in lines))
     rows: list[tuple[Value, ...]] = [
-        (each.source, each.scores.questions, *(each.scores.score(name) for name in lines)) for each in evaluations
+        (each.source, each.scores.questions, *(each.scores.score(name) for name in lines))
+        for each in evaluations
     ]
     calibrations = [(each.source, each.calibration) for each in evaluations if each.calibration]
-    sections = [Section("Scores", header, rows), *(calibration_sections(calibrations) if calibrations else ())]
+    sections = [
+        Section("Scores", header, rows),
+        *(calibration_sections(calibrations) if calibrations else ()),
+    ]
     ranked = [_ranking_section(group) for group in groups if len(group) > 1] if calibrations else []
     return [*sections, *ranked]
 
@@ -59,7 +63,8 @@ def evaluations_section(groups: Sequence[Sequence[Evaluation]]) -> list[Section]
 def _ranking_section(evaluations: Sequence[Evaluation]) -> Section:
     """Return the rank of each set of answers under each judge. EM and containment count as judges."""
     judges: dict[str, list[Estimate]] = {
-        METRICS[name].label: [each.scores.score(name) for each in evaluations] for name in ("em", "containment")
+        METRICS[name].label: [each.scores.score(name) for each in evaluations]
+        for name in ("em", "containment")
     }
     judged = [each.judge for each in evaluations if each.judge]
     for name in dict.fromkeys(chain.from_iterable(each.members or () for each in judged)):
@@ -72,7 +77,8 @@ def _ranking_section(evaluations: Sequence[Evaluation]) -> Section:
         judges["corrected"] = corrected
     judges = {name: scores for name, scores in judges.items() if len(scores) == len(evaluations)}
     rows = [
-        (each.source, *(_rank(number, scores) for scores in judges.values())) for number, each in enumerate(evaluations)
+        (each.source, *(_rank(number, scores) for scores in judges.values()))
+        for number, each in enumerate(evaluations)
     ]
     text = "The rank of each row and its mean in percent. If the ranks differ, the order depends on the judge."
     return Section("Ranks under each judge", ("answers", *judges), rows, (text,))
@@ -88,11 +94,22 @@ def _rank(number: int, scores: Sequence[Estimate]) -> str:
 def calibration_sections(calibrations: Sequence[tuple[str, Calibration]]) -> list[Section]:
     """Return the corrected accuracy of each set of answers, and for a single one the checks of the judge."""
     header = (
-        *("answers", "judged", "judge says", "corrected", "labels", "sensitivity", "specificity", "kappa"),
+        *(
+            "answers",
+            "judged",
+            "judge says",
+            "corrected",
+            "labels",
+            "sensitivity",
+            "specificity",
+            "kappa",
+        ),
         "labels to halve",
     )
     rows = [(name, *_calibration_cells(each)) for name, each in calibrations]
-    warnings = dict.fromkeys(f"**Warning**: {text}." for _, each in calibrations for text in each.warnings)
+    warnings = dict.fromkeys(
+        f"**Warning**: {text}." for _, each in calibrations for text in each.warnings
+    )
     calibrated = any(each.source for _, each in calibrations)
     text = (*warnings, _CORRECTED if calibrated else _UNCALIBRATED)
     sections = [Section("Accuracy by the judge", header, rows, text)]
@@ -104,22 +121,41 @@ def calibration_sections(calibrations: Sequence[tuple[str, Calibration]]) -> lis
 
 def _calibration_cells(each: Calibration) -> tuple[Value, ...]:
     more = None if each.more_labels is None else each.more_labels
-    measured = (each.corrected, each.labels, each.sensitivity, each.specificity, each.kappa_text, more)
+    measured = (
+        each.corrected,
+        each.labels,
+        each.sensitivity,
+        each.specificity,
+        each.kappa_text,
+        more,
+    )
     return (each.answers, each.accuracy, *measured)
 
 
 def _length_section(calibration: Calibration) -> Section:
     """Return what the judge, EM and the labels say of short and of long answers."""
-    rows = [(each.words, each.judge.n, each.judge, each.em, each.labels) for each in calibration.by_length]
+    rows = [
+        (each.words, each.judge.n, each.judge, each.em, each.labels)
+        for each in calibration.by_length
+    ]
     text = (
-        "Right answers in percent. If the judge rises with the length and the labels do not, it prefers long answers."
+        "Right answers in percent. If the judge rises with the length and the labels do not, "
+        "it prefers long answers."
     )
-    return Section("Right by length of the answer", ("words", "answers", "judge", "EM", "labels"), rows, (text,))
+    return Section(
+        "Right by length of the answer",
+        ("words", "answers", "judge", "EM", "labels"),
+        rows,
+        (text,),
+    )
 
 
 def _consistency_section(checked: Sequence[tuple[str, Consistency]]) -> Section:
     header = ("answers", "same if swapped", "same if repeated", "accuracy", "accuracy if swapped")
-    rows = [(name, each.swapped, each.repeated, each.accuracy, each.swapped_accuracy) for name, each in checked]
+    rows = [
+        (name, each.swapped, each.repeated, each.accuracy, each.swapped_accuracy)
+        for name, each in checked
+    ]
     text = (
         "Percent of verdicts that stay the same if the answer is shown before the references, and if the reply is "
         "sampled at temperature 1."
@@ -129,14 +165,30 @@ def _consistency_section(checked: Sequence[tuple[str, Consistency]]) -> Section:
 
 def comparison_section(differences: Sequence[Difference], wanted: float) -> Section:
     """Return the differences. `wanted`: the points for which the number of questions is computed."""
-    header = ("metric", "runs", "means", "difference", "better on", "p", "p (Holm)", "effect", f"n for {wanted:g}", "")
+    header = (
+        "metric",
+        "runs",
+        "means",
+        "difference",
+        "better on",
+        "p",
+        "p (Holm)",
+        "effect",
+        f"n for {wanted:g}",
+        "",
+    )
     text = (
         "Means in percent, the difference in points with its 95 % interval, over the same questions. p: "
         "McNemar's exact test for right or wrong, a paired permutation test for others, with Holm's correction over "
         f"all rows. Effect: odds of the first if the two differ, or Cohen's d. n for {wanted:g}: questions that would "
         f"show a difference of {wanted:g} points with power 0.8."
     )
-    return Section("Differences", header, [_difference_row(difference, wanted) for difference in differences], (text,))
+    return Section(
+        "Differences",
+        header,
+        [_difference_row(difference, wanted) for difference in differences],
+        (text,),
+    )
 
 
 def _difference_row(compared: Difference, wanted: float) -> tuple[Value, ...]:
@@ -149,7 +201,9 @@ def _difference_row(compared: Difference, wanted: float) -> tuple[Value, ...]:
         f"{compared.wins[0]} : {compared.wins[1]}",
         _p(compared.p),
         _p(compared.adjusted),
-        "–" if compared.effect is None else f"{'odds' if compared.binary else 'd'} {compared.effect:.2f}",
+        "–"
+        if compared.effect is None
+        else f"{'odds' if compared.binary else 'd'} {compared.effect:.2f}",
         questions_needed(wanted, compared.deviation),
         f"{winner} wins" if compared.significant else "no difference shown",
     )

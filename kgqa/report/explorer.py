@@ -58,7 +58,10 @@ class Quotation(Artifact):
 
 
 def run_page(
-    run: FinishedRun, sections: Sequence[Section], notices: Sequence[str], scored: Iterable[ScoredQuestion] = ()
+    run: FinishedRun,
+    sections: Sequence[Section],
+    notices: Sequence[str],
+    scored: Iterable[ScoredQuestion] = (),
 ) -> Iterator[str]:
     """Yield the parts of a run's page. Raises DataError: the trace lacks a question that was answered.
 
@@ -82,7 +85,9 @@ def run_page(
         if row["error"]
     ]
     room, lines = TRACE_BYTES, dict[str, str]()
-    for question_id in sorted(rows, key=lambda id_: (rows[id_]["error"] is None, is_right(rows[id_]))):
+    for question_id in sorted(
+        rows, key=lambda id_: (rows[id_]["error"] is None, is_right(rows[id_]))
+    ):
         line = packed.get(question_id) or pack(_trace(questions.question(question_id)))
         room -= len(line)
         if room < 0:
@@ -142,7 +147,9 @@ def abridge_call(call: TracedCall) -> dict[str, Json]:
     record = call.json()
     if record["call"] != "rank" or not isinstance(record["reply"], list):
         return record
-    best = sorted(zip(record["reply"], record["texts"], strict=True), key=lambda pair: -pair[0])[:_BEST]
+    best = sorted(zip(record["reply"], record["texts"], strict=True), key=lambda pair: -pair[0])[
+        :_BEST
+    ]
     texts, scores = [text for _, text in best], [score for score, _ in best]
     return {**record, "of": len(record["texts"]), "texts": texts, "reply": scores}
 
@@ -157,7 +164,11 @@ def pack(value: Json) -> str:
 def _refer(value: Json, paragraphs: dict[str, int]) -> Json:
     match value:
         case str() if len(value) >= _SHARABLE:
-            return {REFERENCE: [paragraphs.setdefault(each, len(paragraphs)) for each in value.split("\n\n")]}
+            return {
+                REFERENCE: [
+                    paragraphs.setdefault(each, len(paragraphs)) for each in value.split("\n\n")
+                ]
+            }
         case float():
             return round(value, _DIGITS) if isfinite(value) else str(value)  # JSON has no infinity
         case dict():
@@ -169,5 +180,7 @@ def _refer(value: Json, paragraphs: dict[str, int]) -> Json:
 
 def _deflate(value: Json) -> str:
     """Return JSON deflated and in base64, which has no character with a meaning in HTML."""
-    deflate = zlib.compressobj(3, zlib.DEFLATED, -zlib.MAX_WBITS)  # without header: the browser's deflate-raw
+    deflate = zlib.compressobj(
+        3, zlib.DEFLATED, -zlib.MAX_WBITS
+    )  # without header: the browser's deflate-raw
     return base64.b64encode(deflate.compress(encode_json(value)) + deflate.flush()).decode()

@@ -22,7 +22,9 @@ from kgqa.util.registry import list_exports, load_function
 _UNFIT = re.compile(r"[\s%]")
 
 
-def write_report(run: FinishedRun, form: str, out: Path | None = None, scored: Iterable[ScoredQuestion] = ()) -> Path:
+def write_report(
+    run: FinishedRun, form: str, out: Path | None = None, scored: Iterable[ScoredQuestion] = ()
+) -> Path:
     """Write a run's report in one of `FILES`, by default into its folder, and return the file.
 
     scored: the questions whose scores are known. The others are scored here.
@@ -32,7 +34,10 @@ def write_report(run: FinishedRun, form: str, out: Path | None = None, scored: I
         case "csv":
             return replace_file(out, _csv(run))
         case "latex":
-            tables = [scores_with_intervals(run), *(each for each in sections(run) if each.title != "Settings")]
+            tables = [
+                scores_with_intervals(run),
+                *(each for each in sections(run) if each.title != "Settings"),
+            ]
             return replace_file(out, latex(run.title, tables, notices(run)))
         case "md":
             return replace_file(out, markdown(run.title, sections(run), notices(run)))
@@ -43,7 +48,10 @@ def _csv(run: FinishedRun) -> str:
     """Return a line per question in the data file's order. Lists are JSON."""
     rows = list(prediction_rows(run))
     lines = (
-        [json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in row.values()]
+        [
+            json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+            for value in row.values()
+        ]
         for row in rows
     )
     return csv_text([list(rows[0]), *lines])
@@ -94,7 +102,10 @@ def _write_trec(run: FinishedRun, folder: Path) -> None:
         used = list(dict.fromkeys(prediction.evidence or ())) if prediction.error is None else []
         for rank, passage in enumerate(used, start=1):
             ranked.append(f"{id_} Q0 {trec_column(passage)} {rank} {len(used) - rank + 1} {tag}\n")
-        gold += [f"{id_} 0 {trec_column(passage)} 1\n" for passage in sorted(reported.traced.question.support)]
+        gold += [
+            f"{id_} 0 {trec_column(passage)} 1\n"
+            for passage in sorted(reported.traced.question.support)
+        ]
     for name, lines in (("run.trec", ranked), ("qrels.trec", gold)):
         replace_file(folder / name, lines)
 

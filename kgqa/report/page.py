@@ -17,16 +17,30 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 # the scripts that show a question, in the order of their dependencies
-QUESTION_SCRIPTS = ("tables.js", "unpacking.js", "graph.js", "question.js", "prompt.js", "download.js")
+QUESTION_SCRIPTS = (
+    "tables.js",
+    "unpacking.js",
+    "graph.js",
+    "question.js",
+    "prompt.js",
+    "download.js",
+)
 SECTION_SCRIPTS = ("tables.js",)
 EXPLORER = (*QUESTION_SCRIPTS, "report.js")
 
 
-def sections_page(title: str, subtitle: str, sections: Sequence[Section], notices: Sequence[str] = ()) -> str:
+def sections_page(
+    title: str, subtitle: str, sections: Sequence[Section], notices: Sequence[str] = ()
+) -> str:
     """Return a page with sections."""
     return "".join(
         page_parts(
-            "sections.html.j2", SECTION_SCRIPTS, title=title, subtitle=subtitle, sections=sections, notices=notices
+            "sections.html.j2",
+            SECTION_SCRIPTS,
+            title=title,
+            subtitle=subtitle,
+            sections=sections,
+            notices=notices,
         )
     )
 
@@ -69,7 +83,10 @@ def page_parts(template: str, scripts: Sequence[str], **values: object) -> Itera
 @cache
 def page_policy() -> str:
     """Return the content security policy of a page that someone else may have written: only these scripts run."""
-    scripts = ["".join(map(_asset, (*names, "theme.js"))) for names in (EXPLORER, QUESTION_SCRIPTS, SECTION_SCRIPTS)]
+    scripts = [
+        "".join(map(_asset, (*names, "theme.js")))
+        for names in (EXPLORER, QUESTION_SCRIPTS, SECTION_SCRIPTS)
+    ]
     hashes = " ".join(f"'{_source_hash(script)}'" for script in scripts)
     return (
         f"default-src 'none'; script-src {hashes}; style-src '{_source_hash(_asset('report.css'))}'; img-src data:; "

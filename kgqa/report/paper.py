@@ -24,7 +24,16 @@ from kgqa.util.text import pluralize
 BETTER, WORSE = "†", "‡"
 MEAN = "mean"
 DEFAULT_METRICS = ("em", "f1")
-NOT_IN_ROWS = ("method", "dataset", "limit", "sample", "run_name", "output_dir", "sweep", REPEAT)  # keys of commands
+NOT_IN_ROWS = (
+    "method",
+    "dataset",
+    "limit",
+    "sample",
+    "run_name",
+    "output_dir",
+    "sweep",
+    REPEAT,
+)  # keys of commands
 # scores without an entry in METRICS
 OTHERS = {"judge": "judge", "corrected": "corrected"}
 DATASETS = {
@@ -112,9 +121,13 @@ class PaperTable:
         """
         for metric in self.metrics:
             if metric not in (*METRICS, *OTHERS):
-                raise ConfigError(f"metrics={metric}: no such score. {nearest(metric, [*METRICS, *OTHERS])}")
+                raise ConfigError(
+                    f"metrics={metric}: no such score. {nearest(metric, [*METRICS, *OTHERS])}"
+                )
         if self.baseline is not None and self.baseline not in self.rows:
-            raise ConfigError(f"baseline={self.baseline}: no such row. {nearest(self.baseline, self.rows)}")
+            raise ConfigError(
+                f"baseline={self.baseline}: no such row. {nearest(self.baseline, self.rows)}"
+            )
         places = Counter((self.names[id(entry)], entry.dataset) for entry in self.entries)
         row, dataset = max(places, key=lambda place: places[place])
         if places[row, dataset] > 1:
@@ -123,7 +136,12 @@ class PaperTable:
                 "Name only one of them"
             )
         for name in self.datasets:
-            own = [repeat.key for entry in self.entries if entry.dataset == name for repeat in entry.repeats]
+            own = [
+                repeat.key
+                for entry in self.entries
+                if entry.dataset == name
+                for repeat in entry.repeats
+            ]
             if len(set(own)) > 1:
                 raise ConfigError(
                     f"dataset={name}: the runs have different questions. Name runs over the same questions"
@@ -136,7 +154,9 @@ class PaperTable:
         for entry in self.entries:
             same = [other for other in self.entries if other.method == entry.method]
             keys = dict.fromkeys(key for other in same for key in other.settings)
-            differing = [key for key in keys if len({other.settings.get(key) for other in same}) > 1]
+            differing = [
+                key for key in keys if len({other.settings.get(key) for other in same}) > 1
+            ]
             own = {key: entry.settings[key] for key in differing if key in entry.settings}
             names[id(entry)] = name_by_settings({"method": entry.method, **own})
         return names
@@ -158,7 +178,14 @@ class PaperTable:
         return METRICS[metric].label if metric in METRICS else OTHERS[metric]
 
     def entry(self, row: str, dataset: str) -> Entry | None:
-        return next((each for each in self.entries if (self.names[id(each)], each.dataset) == (row, dataset)), None)
+        return next(
+            (
+                each
+                for each in self.entries
+                if (self.names[id(each)], each.dataset) == (row, dataset)
+            ),
+            None,
+        )
 
     def value(self, row: str, group: str, metric: str) -> float | None:
         """Return a mean in percent. The mean of datasets is only defined for a row with all of them."""
@@ -173,7 +200,12 @@ class PaperTable:
     def tests(self) -> dict[tuple[str, str, str], tuple[float, float]]:
         """Return p and the difference from the baseline by row, group and metric."""
         others = [row for row in self.rows if self.baseline is not None and row != self.baseline]
-        places = [(row, group, metric) for row in others for group in self.groups for metric in self.metrics]
+        places = [
+            (row, group, metric)
+            for row in others
+            for group in self.groups
+            for metric in self.metrics
+        ]
         return {place: tested for place in places if (tested := self._test(*place))}
 
     @cached_property
@@ -191,7 +223,11 @@ class PaperTable:
         sign = -1 if metric in METRICS and METRICS[metric].lower_is_better else 1
         if group != MEAN:
             own, base = self.entry(row, group), self.entry(self.baseline or "", group)
-            tested = compare_repeats(own.by_repeat(metric), base.by_repeat(metric)) if own and base else None
+            tested = (
+                compare_repeats(own.by_repeat(metric), base.by_repeat(metric))
+                if own and base
+                else None
+            )
             return (tested[0], sign * tested[1]) if tested else None
         pairs = [self._pairs(row, dataset, metric) for dataset in self.datasets]
         if self.has_repeats or not all(pairs):
@@ -207,7 +243,9 @@ class PaperTable:
             return []
         mine, theirs = own.shares.of(metric), base.shares.of(metric)
         pairs = [(share, theirs.get(key)) for key, share in mine.items()]
-        return [(first, second) for first, second in pairs if first is not None and second is not None]
+        return [
+            (first, second) for first, second in pairs if first is not None and second is not None
+        ]
 
     @cached_property
     def cells(self) -> dict[str, list[MarkedCell]]:
@@ -220,7 +258,11 @@ class PaperTable:
         values = [self.value(row, group, metric) for row in self.rows]
         numbers = [None if value is None else round(value, 1) for value in values]
         ranked = sorted({sign * value for value in numbers if value}, reverse=True)
-        marks = dict(zip(ranked, ("best", "second"), strict=False)) if len(set(numbers) - {None}) > 1 else {}
+        marks = (
+            dict(zip(ranked, ("best", "second"), strict=False))
+            if len(set(numbers) - {None}) > 1
+            else {}
+        )
         return [
             MarkedCell("–")
             if value is None
@@ -236,8 +278,13 @@ class PaperTable:
         """Return the caption: the model, the retriever, the questions, the rules of scoring, the test and warnings."""
         used = {group: self._used(group) for group in ("model", "retriever")}
         named = [f"{group} {', '.join(names)}" for group, names in used.items() if names]
-        counts = [f"{DATASETS.get(name, name)} {len(self._first(name).shares.key[2:])}" for name in self.datasets]
-        profiles = list(dict.fromkeys(self._first(name).run.metrics.profile for name in self.datasets))
+        counts = [
+            f"{DATASETS.get(name, name)} {len(self._first(name).shares.key[2:])}"
+            for name in self.datasets
+        ]
+        profiles = list(
+            dict.fromkeys(self._first(name).run.metrics.profile for name in self.datasets)
+        )
         parts = [
             f"Scores in percent with {', '.join(named)}." if named else "Scores in percent.",
             f"Questions: {', '.join(counts)}. Scored by the rules of {', '.join(profiles)}.",
@@ -256,15 +303,25 @@ class PaperTable:
     def warnings(self) -> list[str]:
         """Return what a reader of the table must know."""
         scripted = any(entry.run.simulation_note for entry in self.entries)
-        failed = sum(run.metrics.failed for entry in self.entries for run in (entry.run, *entry.others))
-        judged = [entry.shares.judge for entry in self.entries if entry.shares.judge] if "judge" in self.metrics else []
+        failed = sum(
+            run.metrics.failed for entry in self.entries for run in (entry.run, *entry.others)
+        )
+        judged = (
+            [entry.shares.judge for entry in self.entries if entry.shares.judge]
+            if "judge" in self.metrics
+            else []
+        )
         return [
             *(["No model was called: the scores are meaningless."] if scripted else []),
             *([self._repeats_note()] if self.has_repeats else []),
             *([f"{failed} questions failed and count as wrong."] if failed else []),
             *(f"{name} is scored {lacking}." for name, lacking in self._missing_golds().items()),
             *(["The judge is the reader."] if any(judge.warnings for judge in judged) else []),
-            *(["The judge is not calibrated."] if judged and "corrected" not in self.metrics else []),
+            *(
+                ["The judge is not calibrated."]
+                if judged and "corrected" not in self.metrics
+                else []
+            ),
         ]
 
     @property
@@ -273,7 +330,11 @@ class PaperTable:
 
     def _repeats_note(self) -> str:
         counts = sorted({1 + len(entry.others) for entry in self.entries})
-        untested = " Their means over datasets are not tested." if MEAN in self.groups and self.baseline else ""
+        untested = (
+            " Their means over datasets are not tested."
+            if MEAN in self.groups and self.baseline
+            else ""
+        )
         return (
             f"Rows are means of {' or '.join(map(str, counts))} runs, with the spread between runs in intervals and "
             f"tests.{untested}"
@@ -285,7 +346,11 @@ class PaperTable:
         return {DATASETS.get(name, name): text for name, text in lacking.items() if text}
 
     def _used(self, group: str) -> list[str]:
-        return list(dict.fromkeys(entry.run.choices[group] for entry in self.entries if group in entry.run.choices))
+        return list(
+            dict.fromkeys(
+                entry.run.choices[group] for entry in self.entries if group in entry.run.choices
+            )
+        )
 
     def _first(self, dataset: str) -> Entry:
         return next(entry for entry in self.entries if entry.dataset == dataset)
@@ -294,13 +359,20 @@ class PaperTable:
         """Return the largest distance of a score from an end of its interval."""
         scores = [entry.estimate(metric) for entry in self.entries for metric in self.metrics]
         ends = [(each.mean, end) for each in scores for end in (each.low, each.high)]
-        return max((abs(end - mean) for mean, end in ends if mean is not None and end is not None), default=0.0)
+        return max(
+            (abs(end - mean) for mean, end in ends if mean is not None and end is not None),
+            default=0.0,
+        )
 
     def header(self) -> list[str]:
         """Return the names of the columns on one line."""
         return [
             "method",
-            *(f"{DATASETS.get(group, group)} {self.label(metric)}" for group in self.groups for metric in self.metrics),
+            *(
+                f"{DATASETS.get(group, group)} {self.label(metric)}"
+                for group in self.groups
+                for metric in self.metrics
+            ),
         ]
 
     def markdown(self) -> str:
@@ -310,7 +382,10 @@ class PaperTable:
             [escape_markdown(row), *(formats.get(cell.mark, "{}").format(cell) for cell in cells)]
             for row, cells in self.cells.items()
         ]
-        return "".join(f"| {' | '.join(line)} |\n" for line in lines) + f"\n{escape_markdown(self.caption)}\n"
+        return (
+            "".join(f"| {' | '.join(line)} |\n" for line in lines)
+            + f"\n{escape_markdown(self.caption)}\n"
+        )
 
     def csv(self) -> str:
         """Return the values as numbers, with a column for the mark of the test."""
@@ -330,11 +405,18 @@ class PaperTable:
         """Return the table for the package booktabs."""
         width = len(self.metrics)
         heads = [
-            rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(DATASETS.get(group, group))}}}" for group in self.groups
+            rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(DATASETS.get(group, group))}}}"
+            for group in self.groups
         ]
-        rules = [rf"\cmidrule(lr){{{2 + width * n}-{1 + width * (n + 1)}}}" for n in range(len(self.groups))]
+        rules = [
+            rf"\cmidrule(lr){{{2 + width * n}-{1 + width * (n + 1)}}}"
+            for n in range(len(self.groups))
+        ]
         labels = [escape_latex(self.label(metric)) for _ in self.groups for metric in self.metrics]
-        body = [" & ".join([escape_latex(row), *map(_latex_cell, cells)]) + r" \\" for row, cells in self.cells.items()]
+        body = [
+            " & ".join([escape_latex(row), *map(_latex_cell, cells)]) + r" \\"
+            for row, cells in self.cells.items()
+        ]
         return _LATEX % (
             "r" * (width * len(self.groups)),
             " & ".join(["", *heads]) + r" \\",
@@ -359,7 +441,11 @@ def read_entries(places: Sequence[Path]) -> list[Entry]:
         if not (place / SWEEP).is_file():
             entries.append(Entry(FinishedRun.read(place)))
             continue
-        cells = [cell for cell in Sweep.read(place).cells if cell.status == "done" and cell.run is not None]
+        cells = [
+            cell
+            for cell in Sweep.read(place).cells
+            if cell.status == "done" and cell.run is not None
+        ]
         if not cells:
             raise DataError(f"{place}: no cell of this sweep is finished. Run its command again")
         entries += _read_cells(cells, Sweep.read(place).axes)
@@ -371,11 +457,19 @@ def _read_cells(cells: Sequence[Cell], axes: Mapping[str, object]) -> list[Entry
     chosen = [axis for axis in axes if axis != REPEAT]
     groups: dict[tuple[str, ...], list[Cell]] = {}
     for cell in cells:
-        key = tuple(cell.values.get(axis, "") for axis in chosen) if REPEAT in axes else (str(cell.number),)
+        key = (
+            tuple(cell.values.get(axis, "") for axis in chosen)
+            if REPEAT in axes
+            else (str(cell.number),)
+        )
         groups.setdefault(key, []).append(cell)
     entries = []
     for first, *others in groups.values():
-        values = {key: value for key, value in first.values.items() if key.partition(".")[0] not in NOT_IN_ROWS}
+        values = {
+            key: value
+            for key, value in first.values.items()
+            if key.partition(".")[0] not in NOT_IN_ROWS
+        }
         runs = [FinishedRun.read(cell.run) for cell in (first, *others) if cell.run]
         entries.append(Entry(runs[0], values, others=runs[1:]))
     return entries

@@ -90,7 +90,15 @@ class _Scale:
     is_log: bool = False
 
     @classmethod
-    def of(cls, values: Sequence[float], start: float, end: float, about: int = 5, *, is_log: bool = False) -> _Scale:
+    def of(
+        cls,
+        values: Sequence[float],
+        start: float,
+        end: float,
+        about: int = 5,
+        *,
+        is_log: bool = False,
+    ) -> _Scale:
         """Return a scale from the mark below the values to the mark above them."""
         low, high = min(values, default=0.0), max(values, default=1.0)
         if low == high:
@@ -100,7 +108,11 @@ class _Scale:
         return cls(marks[0], marks[-1], start, end, marks, is_log)
 
     def __call__(self, value: float) -> float:
-        value, low, high = map(math.log, (value, self.low, self.high)) if self.is_log else (value, self.low, self.high)
+        value, low, high = (
+            map(math.log, (value, self.low, self.high))
+            if self.is_log
+            else (value, self.low, self.high)
+        )
         return round(self.start + (value - low) / (high - low) * (self.end - self.start), 1)
 
 
@@ -126,9 +138,20 @@ def lay_out_bars(plot: BarPlot) -> dict[str, object]:
     """Return the values of the template's `bars`: the bars in order, and the scale of their length."""
     bars = sorted(plot.bars, key=lambda bar: -bar.value)
     left = 16 + round(_CHARACTER) * min(NAME, max(len(bar.name) for bar in bars))
-    ends = [0.0, *(end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None)]
+    ends = [
+        0.0,
+        *(end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None),
+    ]
     x = _Scale(min(ends), max(ends) or 1.0, left, left + BAR_LENGTH)
-    return {"title": plot.title, "bars": bars, "x": x, "row": BAR, "top": TOP, "longest": NAME, "paint": COLOURS[0]}
+    return {
+        "title": plot.title,
+        "bars": bars,
+        "x": x,
+        "row": BAR,
+        "top": TOP,
+        "longest": NAME,
+        "paint": COLOURS[0],
+    }
 
 
 def lay_out_points(plot: Plot) -> dict[str, object]:
@@ -143,10 +166,21 @@ def lay_out_points(plot: Plot) -> dict[str, object]:
     ends = [end for p in points for end in (p.y, p.low, p.high) if end is not None]
     y = _Scale.of(ends, HEIGHT - BOTTOM, TOP)
     legend = plot.series if len(plot.series) > 1 else ()
-    per_row = max(1, int((WIDTH - LEFT) / (30 + _CHARACTER * max((len(each.name) for each in legend), default=0))))
+    per_row = max(
+        1,
+        int(
+            (WIDTH - LEFT) / (30 + _CHARACTER * max((len(each.name) for each in legend), default=0))
+        ),
+    )
     height = HEIGHT + (6 + LEGEND_ROW * math.ceil(len(legend) / per_row) if legend else 0)
     labels = list(_place_labels([(x(point.x), y(point.y), point.label) for point in points]))
-    size = {"width": WIDTH, "height": height, "legend_top": HEIGHT + 6, "legend_row": LEGEND_ROW, "per_row": per_row}
+    size = {
+        "width": WIDTH,
+        "height": height,
+        "legend_top": HEIGHT + 6,
+        "legend_row": LEGEND_ROW,
+        "per_row": per_row,
+    }
     return {"plot": plot, "x": x, "y": y, "labels": labels, "legend": legend, **size}
 
 
@@ -159,9 +193,12 @@ def _place_labels(points: Sequence[tuple[float, float, str]]) -> Iterator[tuple[
         places += [(x - wide / 2, y - 9), (x - wide / 2, y + 19)]
         for left, base in places if label else ():
             box = (left, base - 10, left + wide, base + 2)
-            is_inside = left > LEFT and box[2] < WIDTH and box[1] > 0 and box[3] < HEIGHT - BOTTOM + 2
+            is_inside = (
+                left > LEFT and box[2] < WIDTH and box[1] > 0 and box[3] < HEIGHT - BOTTOM + 2
+            )
             is_free = all(
-                box[0] > other[2] or other[0] > box[2] or box[1] > other[3] or other[1] > box[3] for other in boxes
+                box[0] > other[2] or other[0] > box[2] or box[1] > other[3] or other[1] > box[3]
+                for other in boxes
             )
             if is_inside and is_free:
                 boxes.append(box)

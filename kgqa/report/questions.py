@@ -108,7 +108,9 @@ class RunQuestions:
         self.rows: dict[str, QuestionRow] = {}
         for question_id in question_ids(run.folder):
             if question_id not in rows:
-                raise DataError(f"{run.folder / TRACE}: no question {question_id}, which {PREDICTIONS} has. {AGAIN}")
+                raise DataError(
+                    f"{run.folder / TRACE}: no question {question_id}, which {PREDICTIONS} has. {AGAIN}"
+                )
             self.rows[question_id] = rows[question_id]
         self._check_scores()
 
@@ -131,7 +133,9 @@ class RunQuestions:
         if question_id not in self.rows:
             raise DataError(f"{question_id}: no such question in {self._run.folder}")
         traced = read_question(self._run.folder, self._offsets[question_id])
-        return ReportedQuestion(self.rows[question_id], traced, self._judgements.of(traced.prediction))
+        return ReportedQuestion(
+            self.rows[question_id], traced, self._judgements.of(traced.prediction)
+        )
 
 
 def prediction_rows(run: FinishedRun) -> Iterator[Row]:
@@ -141,8 +145,14 @@ def prediction_rows(run: FinishedRun) -> Iterator[Row]:
     def collect(reported: ReportedQuestion) -> None:
         prediction = reported.traced.prediction
         titles = prediction.evidence_titles if prediction.error is None else None
-        read = {"evidence": prediction.evidence or (), "evidence_titles": titles, "figures": prediction.figures}
-        rows[prediction.question_id] = {key: _value(value) for key, value in {**reported.row, **read}.items()}
+        read = {
+            "evidence": prediction.evidence or (),
+            "evidence_titles": titles,
+            "figures": prediction.figures,
+        }
+        rows[prediction.question_id] = {
+            key: _value(value) for key, value in {**reported.row, **read}.items()
+        }
 
     yield from (rows[question_id] for question_id in RunQuestions(run, collect).rows)
 
@@ -161,7 +171,9 @@ def call_rows(run: FinishedRun) -> Iterator[Row]:
                 "call": call.kind,
                 "role": call.role,
                 "template": call.template,
-                "request": _json({key: value for key, value in call.request.items() if key != "role"}),
+                "request": _json(
+                    {key: value for key, value in call.request.items() if key != "role"}
+                ),
                 "reply": _json(call.reply),
                 "text": call.text,
                 "error": call.error,
@@ -176,7 +188,13 @@ def write_jsonl(rows: Iterable[Mapping[str, Json]], file: Path) -> None:
 
 
 def _value(value: Json) -> Value:
-    result: Value = _json(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
+    result: Value = (
+        _json(value)
+        if isinstance(value, Mapping)
+        else list(value)
+        if isinstance(value, tuple)
+        else value
+    )
     return result
 
 

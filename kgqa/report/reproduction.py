@@ -127,12 +127,23 @@ class Reproduction:
     def sections(self) -> list[Section]:
         """Return the sections without empty ones."""
         cost_text = "Computed as if no reply had been cached. Judges are included, the extraction of triples is not."
-        commands = [(f"{cell.row} · {cell.column}", cell.state, cell.command) for cell in self.cells if cell.command]
-        idle = [(f"{cell.row} · {cell.column}", cell.state, cell.why) for cell in self.cells if cell.why]
+        commands = [
+            (f"{cell.row} · {cell.column}", cell.state, cell.command)
+            for cell in self.cells
+            if cell.command
+        ]
+        idle = [
+            (f"{cell.row} · {cell.column}", cell.state, cell.why) for cell in self.cells if cell.why
+        ]
         listed = [
             self.verdicts(),
             *self.comparison(),
-            Section("Judge, corrected by labels", ("cell", "judge says", "corrected"), self.corrected, (CORRECTED,)),
+            Section(
+                "Judge, corrected by labels",
+                ("cell", "judge says", "corrected"),
+                self.corrected,
+                (CORRECTED,),
+            ),
             self.order_section(),
             Section("Chosen on development questions", ("cell", "values", "among"), self.chosen),
             differing_section(self.differing),
@@ -148,7 +159,15 @@ class Reproduction:
         models = self.answered_by
         named = ", ".join(models) if len(models) <= _NAMED else f"{len(models)} models"
         ours = f"ours ({named})" if models else "ours"
-        compared = ("published", ours, "95 % interval", "difference", "verdict", "agrees within", "prediction")
+        compared = (
+            "published",
+            ours,
+            "95 % interval",
+            "difference",
+            "verdict",
+            "agrees within",
+            "prediction",
+        )
         header = ((self.axis or "column") if by_row else "system", "metric", *compared)
         sections = []
         for name in self.rows if by_row else self.columns:
@@ -163,7 +182,9 @@ class Reproduction:
     def order_section(self) -> Section:
         """Return the numbers of pairs of rows by order."""
         header = ("column", "metric", "pairs of rows", "as in the paper", "reversed", "cannot tell")
-        return Section("Order of the rows", header, [astuple(order) for order in self.orders], (ORDER,))
+        return Section(
+            "Order of the rows", header, [astuple(order) for order in self.orders], (ORDER,)
+        )
 
     def plots(self) -> list[Plot]:
         """Return a plot per metric with a known point, for a figure with several columns."""
@@ -177,13 +198,19 @@ class Reproduction:
         without = sum(line.published is not None and line.ours is None for line in self.lines)
         numbers: dict[str, int] = {verdict: counts[verdict] for verdict in VERDICTS}
         numbers["not run"] = without
-        by_verdict = {name: number for name, number in numbers.items() if number} or {"no value in the text": 0}
+        by_verdict = {name: number for name, number in numbers.items() if number} or {
+            "no value in the text": 0
+        }
         states = Counter(cell.state for cell in self.cells)
         cells = ", ".join(f"{count:,} {state}" for state, count in states.items())
         plots = self.plots()
         place = f"{self.place}. {len(self.cells):,} cells: {cells}."
         failed = [FAILED] if any(line.ours and line.ours.failed for line in self.lines) else []
-        copied = [f"The published values are secondary, from {self.second_hand}."] if self.second_hand else []
+        copied = (
+            [f"The published values are secondary, from {self.second_hand}."]
+            if self.second_hand
+            else []
+        )
         scorer = [self.scorer] if self.scorer else []
         text = (place, *copied, *scorer, *failed, *self._rules(), *([POINTS] if plots else []))
         return Section("Verdicts", ("published values", "number"), by_verdict, text, plots=plots)
@@ -204,8 +231,12 @@ class Reproduction:
             "agrees within: the smallest margin with which the values agree. prediction: whether our value is inside "
             "the 95 % prediction interval of the published one, for as many questions as ours."
         )
-        few = (line for line in self.lines if line.delta and line.delta.low is not None and line.ours)
-        tested = [line.delta for line in few if line.delta and line.ours and line.ours.questions >= FEW]
+        few = (
+            line for line in self.lines if line.delta and line.delta.low is not None and line.ours
+        )
+        tested = [
+            line.delta for line in few if line.delta and line.ours and line.ours.questions >= FEW
+        ]
         if tested:
             count, differing = len(tested), sum(delta.verdict == "differs" for delta in tested)
             yield (
@@ -213,7 +244,11 @@ class Reproduction:
                 f"{differing:,} {'differs' if differing == 1 else 'differ'} here."
             )
         values = [line.published for line in self.lines if line.delta and line.metric.unit == "%"]
-        intervals = [wilson_interval(value.number, value.questions) for value in values if value and value.questions]
+        intervals = [
+            wilson_interval(value.number, value.questions)
+            for value in values
+            if value and value.questions
+        ]
         wide = [error for low, high in intervals if (error := (high - low) / 2) >= self.margin]
         if wide:
             yield (
@@ -226,17 +261,25 @@ class Reproduction:
         """Yield a plot per metric over the columns, or over the metric of the x axis."""
         numeric = all(column.replace(".", "", 1).isdigit() for column in self.columns)
         places = () if self.against or numeric else self.columns
-        for metric in dict.fromkeys(line.metric for line in self.lines if line.metric.name != self.against):
+        for metric in dict.fromkeys(
+            line.metric for line in self.lines if line.metric.name != self.against
+        ):
             series: list[Series] = []
             for colour, row in enumerate(self.rows):
                 for name in ("paper", "ours"):
                     points = list(self._points(row, metric, ours=name == "ours", numeric=numeric))
                     if points:
-                        series.append(Series(f"{row}, {name}", points, colour, name == "paper", not self.against))
+                        series.append(
+                            Series(
+                                f"{row}, {name}", points, colour, name == "paper", not self.against
+                            )
+                        )
             x_name, y_name = self.against or self.axis, _metric_text(metric)
             yield Plot(f"{self.place}, {metric.name}", x_name, y_name, series, places)
 
-    def _points(self, row: str, metric: PublishedMetric, *, ours: bool, numeric: bool) -> Iterator[Point]:
+    def _points(
+        self, row: str, metric: PublishedMetric, *, ours: bool, numeric: bool
+    ) -> Iterator[Point]:
         """Yield the known points of a row. Columns without numbers have their places as x."""
         lines = {(line.column, line.metric.name): line for line in self.lines if line.row == row}
         for place, column in enumerate(self.columns):
@@ -262,7 +305,9 @@ def write_reproduction(table: Reproduction, folder: Path) -> Path:
     replace_file(folder / FILES["md"], markdown(table.heading, [opening, *table.sections()]))
     replace_file(folder / FILES["latex"], latex(table.heading, table.comparison()))
     replace_file(folder / "table.json", json_text(asdict(table)))
-    return replace_file(folder / FILES["html"], sections_page(table.heading, table.command, table.sections()))
+    return replace_file(
+        folder / FILES["html"], sections_page(table.heading, table.command, table.sections())
+    )
 
 
 def only_ours(table: Reproduction) -> Reproduction:
@@ -294,13 +339,19 @@ def _line_cells(line: Line) -> tuple[str, str, str, str, str, str, str]:
 
 
 def _metric_text(metric: PublishedMetric) -> str:
-    return metric.name if metric.unit in ("%", metric.name.lower()) else f"{metric.name} ({metric.unit})"
+    return (
+        metric.name
+        if metric.unit in ("%", metric.name.lower())
+        else f"{metric.name} ({metric.unit})"
+    )
 
 
 def _number(number: float, unit: str) -> str:
     if unit == "%":
         return f"{number:.1f}" if round(10 * number, 6) % 1 == 0 else f"{number:.2f}"
-    return f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 100 else f"{number:,.2f}"
+    return (
+        f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 100 else f"{number:,.2f}"
+    )
 
 
 def _format_signed(number: float, unit: str) -> str:

@@ -64,8 +64,15 @@ def sections(run: FinishedRun) -> list[Section]:
         Section("Settings", ("key", "value", "source"), run.settings),
     ]
     # the scores are also headlines, and their alarm is a notice
-    opened = [each.title != "Scores" and bool(each.alarm or each.title.startswith(("By ", "Judge"))) for each in listed]
-    return [replace(each, is_folded=not is_open) for each, is_open in zip(listed, opened, strict=True) if each.rows]
+    opened = [
+        each.title != "Scores" and bool(each.alarm or each.title.startswith(("By ", "Judge")))
+        for each in listed
+    ]
+    return [
+        replace(each, is_folded=not is_open)
+        for each, is_open in zip(listed, opened, strict=True)
+        if each.rows
+    ]
 
 
 def notices(run: FinishedRun) -> list[str]:
@@ -74,12 +81,16 @@ def notices(run: FinishedRun) -> list[str]:
     scripted = sorted(role for role, identity in models.items() if name_of(identity) == SCRIPTED)
     if scripted:
         roles = f" as {', '.join(scripted)}" if len(scripted) < len(models) else ""
-        warnings.append(f"**Scripted replies: no model was called{roles}.** The scores are meaningless.")
+        warnings.append(
+            f"**Scripted replies: no model was called{roles}.** The scores are meaningless."
+        )
     for model, calls in metrics.other_models.items():
         named = f"The run is named after {run.choices.get('model')}."
         warnings.append(f"**Another model answered {pluralize(calls, 'call')}: {model}.** {named}")
     for model, calls in metrics.other_judges.items():
-        warnings.append(f"**Another model answered {pluralize(calls, 'call')} of the judge: {model}.**")
+        warnings.append(
+            f"**Another model answered {pluralize(calls, 'call')} of the judge: {model}.**"
+        )
     if metrics.imported:
         calls = sum(metrics.calls.values())
         warnings.append(
@@ -92,24 +103,37 @@ def notices(run: FinishedRun) -> list[str]:
     if metrics.failed:
         limit = {key: value for key, value, _ in run.settings}.get("max_failure_rate")
         beyond = limit is not None and metrics.failed > float(limit) * metrics.questions
-        above = f", more than max_failure_rate={limit} allows: the scores are not valid" if beyond else ""
+        above = (
+            f", more than max_failure_rate={limit} allows: the scores are not valid"
+            if beyond
+            else ""
+        )
         counted = "" if metrics.failed == metrics.questions else " and count as wrong"
-        counts = f"{metrics.answered_text}: {metrics.failed:,} of {metrics.questions:,} questions failed"
+        counts = (
+            f"{metrics.answered_text}: {metrics.failed:,} of {metrics.questions:,} questions failed"
+        )
         warnings.append(f"**{counts}**{counted}{above}. Why: {_reasons(run)}")
     if missing := (metrics.graph or {}).get("failed"):
         of = f"{missing:,} of {(metrics.graph or {}).get('passages'):,} passages"
-        warnings.append(f"**The knowledge graph is incomplete: the extraction of {of} failed.** Run the command again.")
+        warnings.append(
+            f"**The knowledge graph is incomplete: the extraction of {of} failed.** Run the command again."
+        )
     return [*warnings, *_list_lacks(metrics)]
 
 
 def _list_lacks(metrics: Metrics) -> Iterator[str]:
     """Yield what many passages lack: triples in the knowledge graph, and what the retriever needs."""
     graph, retriever = metrics.graph or {}, metrics.retriever or {}
-    passages, empty, unmatched = (int(graph.get(name) or 0) for name in ("passages", "empty", "unmatched"))
+    passages, empty, unmatched = (
+        int(graph.get(name) or 0) for name in ("passages", "empty", "unmatched")
+    )
     if empty > PLAIN * passages:
         absent = f" ({unmatched:,} of them are not in the imported file)" if unmatched else ""
         yield f"**The knowledge graph has no triples of {empty:,} of {passages:,} passages{absent}.**"
-    total, lacks = retriever.get("passages", 0), {name: retriever[name] for name in LACKS if name in retriever}
+    total, lacks = (
+        retriever.get("passages", 0),
+        {name: retriever[name] for name in LACKS if name in retriever},
+    )
     if "failed" in lacks or any(count > PLAIN * total for count in lacks.values()):
         listed = ", ".join(f"{count:,} {LACKS[name]}" for name, count in lacks.items())
         reason = "The retriever finds these by their text only."
@@ -117,15 +141,24 @@ def _list_lacks(metrics: Metrics) -> Iterator[str]:
 
 
 def _reasons(run: FinishedRun) -> str:
-    errors = Counter(prediction.error for prediction in run_predictions(run.folder) if prediction.error is not None)
-    reasons = [f"{count:,} × {' '.join(error.split()):.{_LONGEST}}" for error, count in errors.most_common(_REASONS)]
+    errors = Counter(
+        prediction.error
+        for prediction in run_predictions(run.folder)
+        if prediction.error is not None
+    )
+    reasons = [
+        f"{count:,} × {' '.join(error.split()):.{_LONGEST}}"
+        for error, count in errors.most_common(_REASONS)
+    ]
     more = len(errors) - _REASONS
     return "; ".join([*reasons, *([f"{more:,} other reasons"] if more > 0 else [])])
 
 
 def figures_section(title: str, figures: Figures) -> Section:
     return Section(
-        title, (), {name.replace("_", " "): None if value == "" else value for name, value in figures.items()}
+        title,
+        (),
+        {name.replace("_", " "): None if value == "" else value for name, value in figures.items()},
     )
 
 
@@ -143,15 +176,23 @@ def judge_sections(judged: JudgeMetrics | None) -> list[Section]:
         **dict(cost_rows(judged.cost)),
     }
     warnings = tuple(f"**Warning**: {warning}." for warning in judged.warnings)
-    text = (*warnings, "Answers without a verdict are unscored: they count neither as right nor as wrong.")
-    agreement = agreement_section("Judge against exact match", ("judge", "EM"), judged.agreement_with_em)
+    text = (
+        *warnings,
+        "Answers without a verdict are unscored: they count neither as right nor as wrong.",
+    )
+    agreement = agreement_section(
+        "Judge against exact match", ("judge", "EM"), judged.agreement_with_em
+    )
     return [Section(f"Judge: {judged.judge}", (), rows, text), *_panel_sections(judged), agreement]
 
 
 def _panel_sections(judged: JudgeMetrics) -> list[Section]:
     """Return the accuracy by each member of a panel, and the agreement of each two."""
     members = [(name, accuracy) for name, accuracy in (judged.members or {}).items()]
-    pairs = [(name, each.n, each.percent, kappa_text(each)) for name, each in (judged.pairs or {}).items()]
+    pairs = [
+        (name, each.n, each.percent, kappa_text(each))
+        for name, each in (judged.pairs or {}).items()
+    ]
     listed = [
         Section("Members of the panel", ("judge", "accuracy"), members),
         Section("Agreement in the panel", ("judges", "answers", "percent", "kappa"), pairs),
@@ -162,7 +203,9 @@ def _panel_sections(judged: JudgeMetrics) -> list[Section]:
 def kappa_text(agreement: LabelAgreement) -> str:
     """Return Cohen's kappa with its 95 % interval."""
     ends = kappa_interval(agreement)
-    return "not defined" if ends is None else f"{agreement.kappa:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]"
+    return (
+        "not defined" if ends is None else f"{agreement.kappa:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]"
+    )
 
 
 def agreement_section(title: str, names: tuple[str, str], agreement: LabelAgreement) -> Section:
@@ -172,7 +215,12 @@ def agreement_section(title: str, names: tuple[str, str], agreement: LabelAgreem
         f"{agreement.left_out:,} without a verdict on both sides are excluded."
     )
     header = (names[0], *(f"{names[1]} {label}" for label in agreement.confusion))
-    return Section(title, header, [(label, *counts.values()) for label, counts in agreement.confusion.items()], (text,))
+    return Section(
+        title,
+        header,
+        [(label, *counts.values()) for label, counts in agreement.confusion.items()],
+        (text,),
+    )
 
 
 def compare_verifications(run: FinishedRun) -> Iterator[Section]:
@@ -187,14 +235,16 @@ def compare_verifications(run: FinishedRun) -> Iterator[Section]:
         if entry.parts[:2] != (run.choices["dataset"], run.choices["method"]) or not entry.ended:
             continue
         with suppress(DataError):
-            if entry.folder.resolve() == run.folder.resolve() or _perturbation(entry.folder) != _perturbation(
-                run.folder
-            ):
+            if entry.folder.resolve() == run.folder.resolve() or _perturbation(
+                entry.folder
+            ) != _perturbation(run.folder):
                 continue
             labels = read_labels(entry.folder, run.manifest.dataset.sha256)
             shared = agreement_of([*own.values()], [labels.get(id_) for id_ in own])
             if shared.n:
-                yield agreement_section(f"Agreement with {'/'.join(entry.parts[1:])}", ("here", "there"), shared)
+                yield agreement_section(
+                    f"Agreement with {'/'.join(entry.parts[1:])}", ("here", "there"), shared
+                )
 
 
 def _perturbation(folder: Path) -> Json:
@@ -203,7 +253,9 @@ def _perturbation(folder: Path) -> Json:
 
 def breakdown_sections(summary: ScoreSummary) -> list[Section]:
     """Return the scores by profile, by hops and by type."""
-    hops, types = (groups if len(groups) > 1 else {} for groups in (summary.by_hops, summary.by_type))
+    hops, types = (
+        groups if len(groups) > 1 else {} for groups in (summary.by_hops, summary.by_type)
+    )
     return [
         _means_section("Scores by scoring profile", "profile", summary.profiles.items()),
         _means_section("By hops", "hops", hops.items()),
@@ -211,17 +263,26 @@ def breakdown_sections(summary: ScoreSummary) -> list[Section]:
     ]
 
 
-def _means_section(title: str, name: str, groups: Collection[tuple[str, Means]], alarm: str = "") -> Section:
+def _means_section(
+    title: str, name: str, groups: Collection[tuple[str, Means]], alarm: str = ""
+) -> Section:
     """Return the means of each group. Keys that are not in `_MEANS` are budgets of passages."""
     rows = [
         (group, *(f"{mean:.1f}" if isinstance(mean, float) else mean for mean in means.values()))
         for group, means in groups
     ]
     keys = [key for _, means in groups for key in means]
-    return Section(title, (name, *(_MEANS.get(key, f"@{key}") for key in dict.fromkeys(keys))), rows, alarm=alarm)
+    return Section(
+        title,
+        (name, *(_MEANS.get(key, f"@{key}") for key in dict.fromkeys(keys))),
+        rows,
+        alarm=alarm,
+    )
 
 
-def scores_section(summary: ScoreSummary, judged: JudgeMetrics | None = None, notes: Sequence[str] = ()) -> Section:
+def scores_section(
+    summary: ScoreSummary, judged: JudgeMetrics | None = None, notes: Sequence[str] = ()
+) -> Section:
     text = f"Scored by the {summary.profile_text}, in percent, with 95 % intervals in brackets."
     failed = "Failed questions count as wrong."
     if summary.answered:
@@ -230,7 +291,9 @@ def scores_section(summary: ScoreSummary, judged: JudgeMetrics | None = None, no
 
 
 def scores_with_intervals(run: FinishedRun) -> Section:
-    scores = {metric.label: run.metrics.score(name) for name, metric in METRICS.items() if metric.listed}
+    scores = {
+        metric.label: run.metrics.score(name) for name, metric in METRICS.items() if metric.listed
+    }
     if retrieval := run.metrics.retrieval:
         scores |= {f"recall @{budget}": retrieval.recall[budget] for budget in retrieval.budgets}
     rows = [
@@ -259,7 +322,10 @@ def _recalls(retrieval: Retrieval | None) -> Section:
     groups, alarm = list[tuple[str, Means]](), ""
     if retrieval is not None:
         alarm = retrieval.alarm or ""
-        for name, recalls in (("all", retrieval.recall), ("all, by page", retrieval.page_recall or {})):
+        for name, recalls in (
+            ("all", retrieval.recall),
+            ("all, by page", retrieval.page_recall or {}),
+        ):
             if recalls:
                 by_budget = {budget: recalls[budget].mean for budget in retrieval.budgets}
                 groups.append((name, {"n": retrieval.n, **by_budget}))
@@ -277,7 +343,17 @@ def _costs_by_role(roles: Mapping[str, RoleCost]) -> Section:
     rows: list[tuple[Value, ...]] = []
     for role, cost in roles.items():
         usd = None if cost.usd is None else f"{cost.usd:,.4f}"
-        rows.append((role, cost.calls, cost.prompt_tokens, cost.cached_tokens, cost.output_tokens, cost.seconds, usd))
+        rows.append(
+            (
+                role,
+                cost.calls,
+                cost.prompt_tokens,
+                cost.cached_tokens,
+                cost.output_tokens,
+                cost.seconds,
+                usd,
+            )
+        )
     return Section("Cost by role", header, rows, ("Computed as if no reply had been cached.",))
 
 
@@ -285,7 +361,11 @@ def _what_was_run(manifest: Manifest) -> Section:
     values = manifest.json() | {"command": " ".join(manifest.command)}
     del values["packages"], values["prompts"]
     values["dataset"].pop("sampled", None)
-    rows = [(key.replace("_", " "), str(value)) for key, value in flatten(values).items() if value is not None]
+    rows = [
+        (key.replace("_", " "), str(value))
+        for key, value in flatten(values).items()
+        if value is not None
+    ]
     return Section("Command, versions and data", (), rows)
 
 
@@ -293,7 +373,10 @@ def summary_rows(summary: ScoreSummary, judged: JudgeMetrics | None = None) -> R
     """Yield labels and values of the scores and, if it is of a run, of its retrieval, its judge and its costs."""
     metrics = summary if isinstance(summary, Metrics) else None
     if metrics and metrics.trained_questions:
-        counts = (f"{count:,} of these questions ({key})" for key, count in metrics.trained_questions.items())
+        counts = (
+            f"{count:,} of these questions ({key})"
+            for key, count in metrics.trained_questions.items()
+        )
         yield "TRAINED ON", ", ".join(counts)
     yield from _score_rows(summary, metrics.judge if metrics else judged)
     yield from _retrieval_rows(metrics.retrieval if metrics else None)
@@ -317,7 +400,9 @@ class Headline:
 
 def headlines(metrics: Metrics) -> list[Headline]:
     """Return the tested scores, the judge's accuracy, questions, cost and time."""
-    scores = {metric.label: metrics.score(name) for name, metric in METRICS.items() if metric.tested}
+    scores = {
+        metric.label: metrics.score(name) for name, metric in METRICS.items() if metric.tested
+    }
     if metrics.judge:
         scores["judge"] = metrics.judge.accuracy
     lines = [
@@ -327,14 +412,28 @@ def headlines(metrics: Metrics) -> list[Headline]:
     ]
     cost, of = metrics.cost.method, f"of {metrics.questions:,}"
     lines.append(Headline("answered", f"{metrics.questions - metrics.failed:,}", of))
-    lines.append(Headline("failed", f"{metrics.failed:,}", of if metrics.failed else "", bool(metrics.failed)))
+    lines.append(
+        Headline(
+            "failed", f"{metrics.failed:,}", of if metrics.failed else "", bool(metrics.failed)
+        )
+    )
     if cost.usd is not None:
-        lines.append(Headline("cost", f"{cost.usd:,.2f}" if cost.usd >= 1 else f"{cost.usd:.4f}", "USD"))
+        lines.append(
+            Headline("cost", f"{cost.usd:,.2f}" if cost.usd >= 1 else f"{cost.usd:.4f}", "USD")
+        )
     elif cost.calls:
-        lines.append(Headline("tokens", f"{cost.prompt_tokens + cost.output_tokens:,}", f"{cost.calls:,} calls"))
+        lines.append(
+            Headline(
+                "tokens", f"{cost.prompt_tokens + cost.output_tokens:,}", f"{cost.calls:,} calls"
+            )
+        )
     if metrics.seconds is not None:
         new = metrics.cost.paid.calls
-        lines.append(Headline("time", duration(metrics.seconds), "" if new == cost.calls else f"{new:,} new calls"))
+        lines.append(
+            Headline(
+                "time", duration(metrics.seconds), "" if new == cost.calls else f"{new:,} new calls"
+            )
+        )
     return lines
 
 
@@ -343,9 +442,15 @@ def cost_rows(cost: Costs | None) -> Rows:
     if cost is None or not cost.method.calls:
         return
     method, new = cost.method, cost.paid
-    yield "model calls", f"{method.calls:,} ({method.calls_per_question} per question), {new.calls:,} new"
+    yield (
+        "model calls",
+        f"{method.calls:,} ({method.calls_per_question} per question), {new.calls:,} new",
+    )
     reasoning = f", {method.reasoning_tokens:,} for reasoning" if method.reasoning_tokens else ""
-    yield "tokens", f"{method.prompt_tokens:,} prompt, {method.output_tokens:,} generated{reasoning}"
+    yield (
+        "tokens",
+        f"{method.prompt_tokens:,} prompt, {method.output_tokens:,} generated{reasoning}",
+    )
     yield "model seconds", f"{method.seconds:,.1f}, {new.seconds:,.1f} new"
     if method.usd is not None:
         yield "cost", f"{method.usd:,.4f} USD, {new.usd:,.4f} USD new"
@@ -365,27 +470,44 @@ def _score_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> Rows:
     for name, metric in METRICS.items():
         if metric.listed and (score := summary.score(name)).mean is not None:
             only = (summary.answered or {}).get(name)
-            mark = f" ({summary.missing_golds})" if summary.missing_golds and metric.of_golds else ""
-            yield f"{metric.label}{mark}", f"{score}  of all, {only} of {only.n:,}" if only else str(score)
+            mark = (
+                f" ({summary.missing_golds})" if summary.missing_golds and metric.of_golds else ""
+            )
+            yield (
+                f"{metric.label}{mark}",
+                f"{score}  of all, {only} of {only.n:,}" if only else str(score),
+            )
     if judged:
         yield f"accuracy by {judged.judge}", accuracy_text(judged)
     if (wording := summary.wording) and wording.words is not None:
-        yield "answers", f"{wording.words:.1f} words on average, {wording.abstained:.1f} % abstained"
+        yield (
+            "answers",
+            f"{wording.words:.1f} words on average, {wording.abstained:.1f} % abstained",
+        )
 
 
 def _cost_and_time_rows(metrics: Metrics) -> Rows:
     yield from cost_rows(metrics.cost)
     if (each := metrics.question_seconds) is not None:
-        yield "latency per question", f"{each['p50']:,.1f} median, {each['p95']:,.1f} at the 95th percentile"
+        yield (
+            "latency per question",
+            f"{each['p50']:,.1f} median, {each['p95']:,.1f} at the 95th percentile",
+        )
     if metrics.throughput and (rates := metrics.throughput.tokens_per_second)["prompt"] is not None:
-        yield "tokens per second", f"{rates['prompt']:,.1f} prompt, {rates['output']:,.1f} generated"
+        yield (
+            "tokens per second",
+            f"{rates['prompt']:,.1f} prompt, {rates['output']:,.1f} generated",
+        )
     if flagged := metrics.cost.method.flags:
         flags = (f"{flag} {use.calls:,} ({100 * use.share:.1f} %)" for flag, use in flagged.items())
         yield "flags of model calls", ", ".join(flags)
     extraction = metrics.cost.extraction_paid
     if extraction and extraction.calls:
         dollars = "" if extraction.usd is None else f", {extraction.usd:,.4f} USD"
-        yield "triple extraction", f"{extraction.calls:,} calls, {extraction.seconds:,.1f} s{dollars}"
+        yield (
+            "triple extraction",
+            f"{extraction.calls:,} calls, {extraction.seconds:,.1f} s{dollars}",
+        )
     if metrics.seconds is not None:
         yield "this run took", f"{metrics.seconds:,.1f} s"
 

@@ -14,7 +14,12 @@ from typing_extensions import Self
 from kgqa.artifacts.metrics import Estimate
 from kgqa.report.plots import BarPlot, Plot
 
-FILES = {"html": "report.html", "md": "report.md", "csv": "report.csv", "latex": "report.tex"}  # by format
+FILES = {
+    "html": "report.html",
+    "md": "report.md",
+    "csv": "report.csv",
+    "latex": "report.tex",
+}  # by format
 _NUMBER_START = "0123456789+-–−~"
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?(\d[\d,]*)?\.?\d+(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
@@ -50,7 +55,9 @@ class MarkedCell(str):
     link: str
     brief: str
 
-    def __new__(cls, text: str, mark: str = "", *, worse: bool = False, link: str = "", brief: str = "") -> Self:
+    def __new__(
+        cls, text: str, mark: str = "", *, worse: bool = False, link: str = "", brief: str = ""
+    ) -> Self:
         cell = super().__new__(cls, text)
         cell.mark, cell.worse, cell.link, cell.brief = mark, worse, link, brief or text
         return cell
@@ -104,7 +111,10 @@ def markdown(title: str, sections: Sequence[Section], notices: Sequence[str] = (
 
     Texts can contain messages of servers, so HTML, links and pictures in them are escaped.
     """
-    parts = [f"# {escape_markdown(title)}\n", *(f"> {escape_markdown(notice)}\n" for notice in notices)]
+    parts = [
+        f"# {escape_markdown(title)}\n",
+        *(f"> {escape_markdown(notice)}\n" for notice in notices),
+    ]
     for index, section in enumerate(sections):
         parts += [f"## {escape_markdown(section.title)}\n"] if index else []
         parts += [f"{escape_markdown(text)}\n" for text in section.text]
@@ -112,7 +122,9 @@ def markdown(title: str, sections: Sequence[Section], notices: Sequence[str] = (
         if section.rows:
             header = section.header or ("",) * len(section.rows[0])
             lines = [header, ["---"] * len(header), *section.rows]
-            parts.append("".join(f"| {' | '.join(map(_markdown_cell, line))} |\n" for line in lines))
+            parts.append(
+                "".join(f"| {' | '.join(map(_markdown_cell, line))} |\n" for line in lines)
+            )
     return "\n".join(parts)
 
 
@@ -125,7 +137,9 @@ def escape_markdown(text: str) -> str:
 def latex(title: str, sections: Iterable[Section], notices: Iterable[str] = ()) -> str:
     """Return the tables that have a header (package booktabs). Notices become comments."""
     comments = "".join(f"% {_one_line(notice.replace('**', ''))}\n" for notice in notices)
-    tables = "\n".join(_latex_table(f"{each.title}: {title}", each) for each in sections if each.header)
+    tables = "\n".join(
+        _latex_table(f"{each.title}: {title}", each) for each in sections if each.header
+    )
     return f"% needs \\usepackage{{booktabs}}\n{comments}\n{tables}"
 
 
@@ -161,13 +175,18 @@ def escape_latex(text: str) -> str:
 
 
 def _latex_table(caption: str, section: Section) -> str:
-    header, *rows = [" & ".join(map(_latex_cell, row)) + r" \\" for row in (section.header, *section.rows)]
+    header, *rows = [
+        " & ".join(map(_latex_cell, row)) + r" \\" for row in (section.header, *section.rows)
+    ]
     columns = "l" + "r" * (len(section.header) - 1)
     return _LATEX_TABLE % (escape_latex(caption), columns, header, "\n".join(rows))
 
 
 def _markdown_cell(cell: str) -> str:
-    formats: dict[str, Callable[[str], str]] = {"best": "**{}**".format, "second": "<u>{}</u>".format}
+    formats: dict[str, Callable[[str], str]] = {
+        "best": "**{}**".format,
+        "second": "<u>{}</u>".format,
+    }
     text = escape_markdown(cell).replace("|", "\\|")
     if isinstance(cell, MarkedCell):
         text = formats.get(cell.mark, str)(text) + ("\\*" if cell.worse else "")

@@ -40,12 +40,20 @@ def read_shares(run: FinishedRun) -> RunShares:
     predictions = {prediction.question_id: prediction for prediction in run_predictions(run.folder)}
     every = run.shares
     if every is None:
-        every = collect_shares(score_questions(read_questions(run.folder), predictions, run.metrics.profile))
+        every = collect_shares(
+            score_questions(read_questions(run.folder), predictions, run.metrics.profile)
+        )
     reads_passages = any(prediction.evidence for prediction in predictions.values())
-    shares = {name: every[name] for name, metric in METRICS.items() if reads_passages or metric.of != "passages"}
+    shares = {
+        name: every[name]
+        for name, metric in METRICS.items()
+        if reads_passages or metric.of != "passages"
+    }
     judge = read_judge(run)
     if judge and (run.folder / VERDICTS).is_file():
-        shares["judge"] = {key: judgement.share for key, judgement in read_verdicts(run.folder).items()}
+        shares["judge"] = {
+            key: judgement.share for key, judgement in read_verdicts(run.folder).items()
+        }
     return RunShares((run.choices["dataset"], run.metrics.profile, *predictions), shares, judge)
 
 

@@ -43,7 +43,9 @@ class DoneCell:
     def is_sampled(self) -> bool:
         """Return whether calls of the method are sampled."""
         values = {key: value for key, value, _ in self.run.settings if key.startswith("method.")}
-        return any(key.endswith("temperature") and _is_positive(value) for key, value in values.items())
+        return any(
+            key.endswith("temperature") and _is_positive(value) for key, value in values.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,9 @@ class SweepRow:
     @property
     def is_constant(self) -> bool:
         """Return whether all repeats have the same scores of every question."""
-        return self.is_repeated and all(each.read.by_score == self.first.read.by_score for each in self.repeats)
+        return self.is_repeated and all(
+            each.read.by_score == self.first.read.by_score for each in self.repeats
+        )
 
     def shares(self, score: str | None) -> Sequence[Shares]:
         """Return the share of each question in each repeat, or nothing if a repeat lacks the score."""
@@ -92,7 +96,10 @@ class SweepRow:
 
     def name(self, axes: Sequence[str]) -> str:
         values = self.first.cell.values
-        return name_by_settings({axis: values[axis] for axis in axes if axis in values}) or self.first.cell.name
+        return (
+            name_by_settings({axis: values[axis] for axis in axes if axis in values})
+            or self.first.cell.name
+        )
 
     def values(self, axes: Sequence[str], base: Path) -> list[MarkedCell]:
         """Return the values that differ. The first one links to the cell's own report, from the folder `base`."""
@@ -123,7 +130,11 @@ def find_frontier(points: Mapping[int, tuple[float, float]]) -> list[int]:
     def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
         return one != other and one[0] <= other[0] and one[1] >= other[1]
 
-    best = [key for key, point in points.items() if not any(beats(other, point) for other in points.values())]
+    best = [
+        key
+        for key, point in points.items()
+        if not any(beats(other, point) for other in points.values())
+    ]
     return sorted(best, key=lambda key: points[key])
 
 

@@ -51,7 +51,9 @@ class SweepReport:
         """Read a sweep. Raises DataError: not a sweep's folder, or one with a damaged run."""
         sweep = Sweep.read(path)
         if sweep.command[1:2] == ("reproduce",):
-            raise DataError(f"{path}: of kgqa reproduce. The same command writes its report.html again.")
+            raise DataError(
+                f"{path}: of kgqa reproduce. The same command writes its report.html again."
+            )
         for cell in sweep.cells:
             _read_run(path, cell)
         return cls(sweep, base or path)
@@ -62,7 +64,11 @@ class SweepReport:
 
     @cached_property
     def done(self) -> list[DoneCell]:
-        return [DoneCell(cell, cell.finished) for cell in self.cells if cell.is_finished and cell.finished]
+        return [
+            DoneCell(cell, cell.finished)
+            for cell in self.cells
+            if cell.is_finished and cell.finished
+        ]
 
     @property
     def title(self) -> str:
@@ -71,7 +77,11 @@ class SweepReport:
     def failures(self) -> list[tuple[str, str, str, str]]:
         """Return number, name, status and reason of the cells without figures."""
         numbers = {each.cell.number for each in self.done}
-        return [(str(c.number), c.name, c.status, c.error or "") for c in self.cells if c.number not in numbers]
+        return [
+            (str(c.number), c.name, c.status, c.error or "")
+            for c in self.cells
+            if c.number not in numbers
+        ]
 
     @cached_property
     def groups(self) -> list[tuple[str, list[str], list[SweepRow]]]:
@@ -81,7 +91,11 @@ class SweepReport:
             by_key.setdefault(cell.key, []).append(cell)
         groups = []
         for (dataset, _, *questions), cells in by_key.items():
-            axes = [axis for axis in self.sweep.axes if len({cell.cell.values.get(axis) for cell in cells}) > 1]
+            axes = [
+                axis
+                for axis in self.sweep.axes
+                if len({cell.cell.values.get(axis) for cell in cells}) > 1
+            ]
             title = f"{dataset}, {pluralize(len(questions), 'question')}, {cells[0].metrics.profile_text}"
             varied = [axis for axis in axes if axis != REPEAT]
             groups.append((title, varied, join_repeats(cells, self.sweep.axes)))
@@ -108,7 +122,9 @@ class SweepReport:
 
     def notices(self) -> list[str]:
         """Return each notice once, with its cells."""
-        groups = _group((notice, cell.cell.number) for cell in self.done for notice in notices(cell.run))
+        groups = _group(
+            (notice, cell.cell.number) for cell in self.done for notice in notices(cell.run)
+        )
         constant = [row.numbers for _, _, rows in self.groups for row in rows if row.is_constant]
         return [
             *(
@@ -122,16 +138,22 @@ class SweepReport:
         values = (self.sweep.differing or {}).items()
         differing = [(key, _by_value(each)) for key, each in values if key not in self.sweep.axes]
         listed = [
-            Section("Cells without results", ("cell", "settings", "status", "why"), self.failures()),
+            Section(
+                "Cells without results", ("cell", "settings", "status", "why"), self.failures()
+            ),
             Section("Settings that differ", ("key", "values"), differing, is_folded=True),
         ]
-        details = [section for group in self.groups for section in (_frontier(*group), _repeats(*group))]
+        details = [
+            section for group in self.groups for section in (_frontier(*group), _repeats(*group))
+        ]
         return [*self.tables, *(section for section in (*details, *listed) if section.rows)]
 
     def csv(self) -> str:
         """Return one line per cell with figures as numbers. A score has columns for the ends of its interval."""
         shares, axes = columns(), self.sweep.axes
-        ends = [f"{column.label} {end}" for column in shares if column.score for end in ("low", "high")]
+        ends = [
+            f"{column.label} {end}" for column in shares if column.score for end in ("low", "high")
+        ]
         header = [
             "cell",
             "name",
@@ -145,13 +167,21 @@ class SweepReport:
         runs = {each.cell.number: each.run for each in self.done}
         rows: list[list[object]] = [[*header]]
         for cell in self.cells:
-            row: dict[str, object] = {**cell.values, "cell": cell.number, "name": cell.name, "status": cell.status}
+            row: dict[str, object] = {
+                **cell.values,
+                "cell": cell.number,
+                "name": cell.name,
+                "status": cell.status,
+            }
             if run := runs.get(cell.number):
                 row |= {"questions": run.metrics.questions, "run": str(run.folder)}
                 for column in shares:
                     if figure := column.measure(run.metrics):
                         row |= {column.label: figure.value}
-                        row |= {f"{column.label} low": figure.low, f"{column.label} high": figure.high}
+                        row |= {
+                            f"{column.label} low": figure.low,
+                            f"{column.label} high": figure.high,
+                        }
             rows.append([row.get(name) for name in header])
         return csv_text(rows)
 
@@ -177,7 +207,10 @@ def write_sweep_report(path: Path, form: str, out: Path | None = None) -> Path:
 
 
 def mark_best(
-    figures: Sequence[Measured | None], shares: Sequence[Sequence[Shares]], *, lower_is_better: bool = False
+    figures: Sequence[Measured | None],
+    shares: Sequence[Sequence[Shares]],
+    *,
+    lower_is_better: bool = False,
 ) -> list[MarkedCell]:
     """Return the cells of a column. A score has its best and second best marked, and what is significantly worse.
 
@@ -201,7 +234,9 @@ def mark_best(
     ]
 
 
-def _find_worse(values: Mapping[int, float], shares: Sequence[Sequence[Shares]], sign: int) -> set[int]:
+def _find_worse(
+    values: Mapping[int, float], shares: Sequence[Sequence[Shares]], sign: int
+) -> set[int]:
     if len(values) < 2:
         return set()
     best = max(values, key=lambda n: values[n])
@@ -218,7 +253,9 @@ def _find_worse(values: Mapping[int, float], shares: Sequence[Sequence[Shares]],
 
 def _repeats(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
     """Return the tested scores of each repeat, the spread between them, and pass@k where calls are sampled."""
-    tested = {metric.name: metric.label for metric in METRICS.values() if metric.tested} | {"judge": "judge"}
+    tested = {metric.name: metric.label for metric in METRICS.values() if metric.tested} | {
+        "judge": "judge"
+    }
     count = max(len(row.repeats) for row in group)
     rows = list[tuple[Value, ...]]()
     for row in group:
@@ -227,7 +264,9 @@ def _repeats(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Sect
             if repeated:
                 runs = [f"{mean:.1f}" for mean in repeated.means]
                 several = " ".join(_pass_at(row, name)) or "–"
-                rows.append((row.name(axes), label, f"{repeated.deviation:.1f}", " ".join(runs), several))
+                rows.append(
+                    (row.name(axes), label, f"{repeated.deviation:.1f}", " ".join(runs), several)
+                )
     header = ("settings", "score", "SD between runs", "each run", f"pass@1 to pass@{count}")
     text = "SD: standard deviation. pass@k: the share of questions that at least one of k runs has right, if sampled."
     return Section(f"Repeats: {title}", header, rows, (text,))
@@ -237,15 +276,21 @@ def _pass_at(row: SweepRow, score: str) -> list[str]:
     if score not in ("em", "judge") or not row.first.is_sampled:
         return []
     estimates = [pass_at(k, row.shares(score)) for k in range(1, len(row.repeats) + 1)]
-    return [f"{estimate.mean:.1f}" for estimate in estimates if estimate and estimate.mean is not None]
+    return [
+        f"{estimate.mean:.1f}" for estimate in estimates if estimate and estimate.mean is not None
+    ]
 
 
 def _compared(group: Sequence[SweepRow]) -> tuple[Column, Column] | None:
     """Return a score and a cost that all rows have: the first score that differs, and dollars or tokens."""
-    plain = [column for column in columns() if column.score and all(row.measure(column) for row in group)]
+    plain = [
+        column for column in columns() if column.score and all(row.measure(column) for row in group)
+    ]
     if not plain or len(group) < 2:
         return None
-    score = next((column for column in plain if len({row.measure(column) for row in group}) > 1), plain[0])
+    score = next(
+        (column for column in plain if len({row.measure(column) for row in group}) > 1), plain[0]
+    )
     priced = all(metrics.cost.method.usd is not None for row in group for metrics in row.metrics)
     cost = Column("USD per question", dollars) if priced else Column("tokens per question", tokens)
     return score, cost
@@ -259,7 +304,8 @@ def _frontier(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Sec
     score, cost = _compared(group) or (columns()[0], columns()[0])
     header = ("settings", score.label, cost.label)
     rows = [
-        (group[n].name(axes), str(group[n].measure(score)), str(group[n].measure(cost))) for n in find_frontier(points)
+        (group[n].name(axes), str(group[n].measure(score)), str(group[n].measure(cost)))
+        for n in find_frontier(points)
     ]
     text = "No other row has a higher score for the same cost or less. The intervals say whether the order is certain."
     return Section(f"Cost–accuracy frontier: {title}", header, rows, (text,))

@@ -18,7 +18,11 @@ from kgqa.reproduce.tables import PublishedCell, PublishedTable
 from kgqa.reproduce.trained_models import TRAINED, split_trained, use_trained
 from kgqa.system.availability import ENCODERS, add_engines, find_missing
 
-FILE_GROUPS = (("method", "model", "engine", SERVER, "roles", "judge"), (*ENCODERS, "graph"), ("dataset",))
+FILE_GROUPS = (
+    ("method", "model", "engine", SERVER, "roles", "judge"),
+    (*ENCODERS, "graph"),
+    ("dataset",),
+)
 # `find_missing`, by FILE_GROUPS: many cells share a model or a dataset
 Find = Callable[[tuple[str, ...]], list[str]]
 # states of cells that run once these are here
@@ -77,14 +81,20 @@ def choose_cells(table: PublishedTable, only: str | None) -> list[PublishedCell]
     Raises ConfigError: a name is no row and no column.
     """
     names = (*table.rows, *table.columns)
-    patterns = [] if not only else [only] if _matching(only, names) else only.split(",")  # names can contain commas
+    patterns = (
+        [] if not only else [only] if _matching(only, names) else only.split(",")
+    )  # names can contain commas
     for pattern in patterns:
         if not _matching(pattern, names):
-            raise ConfigError(f"only={pattern}: {table.id} has no such row or column. {nearest(pattern, names)}")
+            raise ConfigError(
+                f"only={pattern}: {table.id} has no such row or column. {nearest(pattern, names)}"
+            )
     rows = {row for pattern in patterns for row in _matching(pattern, table.rows)}
     columns = {column for pattern in patterns for column in _matching(pattern, table.columns)}
     return [
-        cell for cell in table.cells if cell.row in (rows or table.rows) and cell.column in (columns or table.columns)
+        cell
+        for cell in table.cells
+        if cell.row in (rows or table.rows) and cell.column in (columns or table.columns)
     ]
 
 
@@ -101,11 +111,16 @@ def count_states(cells: Iterable[PlannedCell]) -> tuple[int, str]:
     """Return the number of cells with own values, and the counts of their states, those that run first."""
     states = Counter(cell.state for cell in cells if cell.state != "mean")
     ordered = sorted(states.items(), key=lambda item: (item[0] != "run", item[0]))
-    parts = (f"{count} {state.replace('needs ', 'need ') if count > 1 else state}" for state, count in ordered)
+    parts = (
+        f"{count} {state.replace('needs ', 'need ') if count > 1 else state}"
+        for state, count in ordered
+    )
     return states.total(), ", ".join(parts)
 
 
-def _plan_cell(table: PublishedTable, cell: PublishedCell, overrides: Sequence[str], find: Find) -> PlannedCell:
+def _plan_cell(
+    table: PublishedTable, cell: PublishedCell, overrides: Sequence[str], find: Find
+) -> PlannedCell:
     if cell.column == table.average or cell.mean_of:
         return PlannedCell(cell, (), "mean")
     others, paths = split_trained(overrides)
@@ -119,14 +134,20 @@ def _plan_cell(table: PublishedTable, cell: PublishedCell, overrides: Sequence[s
     if cell.availability not in ("run", "model retired") and (untrained or not cell.trained):
         hints = "".join(f" {TRAINED}{name}=PATH runs it with yours." for name in untrained)
         remedy = f" Made by: kgqa reproduce {table.id} --make." if untrained else ""
-        return PlannedCell(cell, used, cell.availability, {f"{cell.why}{hints}{remedy}": cell.availability})
+        return PlannedCell(
+            cell, used, cell.availability, {f"{cell.why}{hints}{remedy}": cell.availability}
+        )
     missing: dict[str, str] = {}
     for groups in FILE_GROUPS:
-        part = tuple(each for each in used if override_group(each) in groups and _decides_needs(each))
+        part = tuple(
+            each for each in used if override_group(each) in groups and _decides_needs(each)
+        )
         for reason in find(part):
             missing[reason] = "needs data" if reason.startswith("dataset=") else "needs weights"
     if kinds := {*missing.values()}:
-        return PlannedCell(cell, used, "needs weights and data" if len(kinds) > 1 else kinds.pop(), missing)
+        return PlannedCell(
+            cell, used, "needs weights and data" if len(kinds) > 1 else kinds.pop(), missing
+        )
     return PlannedCell(cell, used, "run")
 
 
@@ -140,7 +161,11 @@ def _matching(pattern: str, names: Sequence[str]) -> set[str]:
     """Return the name itself, or those that the pattern (`*`, `?`) or a part of the name matches, ignoring case."""
     folded = {name: name.casefold() for name in names}
     wanted = pattern.strip().casefold()
-    for match in (wanted.__eq__, lambda name: fnmatchcase(name, wanted), lambda name: bool(wanted) and wanted in name):
+    for match in (
+        wanted.__eq__,
+        lambda name: fnmatchcase(name, wanted),
+        lambda name: bool(wanted) and wanted in name,
+    ):
         if matching := {name for name, text in folded.items() if match(text)}:
             return matching
     return set()

@@ -53,7 +53,9 @@ def compare_cells(
         against=table.against,
         columns=tuple(name for name in table.columns if name in columns),
         rows=tuple(dict.fromkeys(cell.published.row for cell in planned)),
-        answered_by=tuple(dict.fromkeys(name for each in runs.values() for name in _models(each.tests))),
+        answered_by=tuple(
+            dict.fromkeys(name for each in runs.values() for name in _models(each.tests))
+        ),
         margin=margin,
         lines=_lines(table, planned, margin),
         orders=_orders(table, own),
@@ -61,7 +63,9 @@ def compare_cells(
         differing=differing,
         scorer=describe_scorer(table),
         cost=_cost(own),
-        chosen=[(c.name, c.runs.chosen, f"{len(c.runs.tried)}") for c in own if c.runs and c.runs.chosen],
+        chosen=[
+            (c.name, c.runs.chosen, f"{len(c.runs.tried)}") for c in own if c.runs and c.runs.chosen
+        ],
         second_hand=table.second_hand,
         corrected=list(_correct(own)),
     )
@@ -73,13 +77,19 @@ def _correct(cells: Sequence[PlannedCell]) -> Iterator[tuple[str, str, str]]:
         for run in cell.tests:
             judge = read_judge(run.finished) if run.finished else None
             if judge and judge.corrected:
-                yield f"{cell.published.row} · {cell.published.column}", str(judge.accuracy), str(judge.corrected)
+                yield (
+                    f"{cell.published.row} · {cell.published.column}",
+                    str(judge.accuracy),
+                    str(judge.corrected),
+                )
 
 
 def _lines(table: PublishedTable, planned: Sequence[PlannedCell], margin: float) -> list[Line]:
     """Return the values of the cells, then the means: of columns first, as a mean of rows can need their means."""
     lines, values = list[Line](), dict[tuple[str, str, str], Ours]()
-    for cell in sorted(planned, key=lambda cell: (cell.state == "mean", len(cell.published.mean_of))):
+    for cell in sorted(
+        planned, key=lambda cell: (cell.state == "mean", len(cell.published.mean_of))
+    ):
         row, column = cell.published.row, cell.published.column
         for metric, published in zip(table.metrics, cell.published.values, strict=True):
             if cell.state == "mean":
@@ -88,7 +98,11 @@ def _lines(table: PublishedTable, planned: Sequence[PlannedCell], margin: float)
                 ours, note = _measure(cell.tests, metric), metric.why or _explain(cell)
             if ours:
                 values[row, column, metric.name] = ours
-            delta = compare_with_published(published, ours, metric.unit, margin) if published and ours else None
+            delta = (
+                compare_with_published(published, ours, metric.unit, margin)
+                if published and ours
+                else None
+            )
             lines.append(Line(row, column, metric, published, ours, delta, "" if ours else note))
     return lines
 
@@ -137,7 +151,9 @@ def _mean(
 ) -> tuple[Ours | None, str]:
     """Return the mean of a row's other columns, or of the column in other rows, or why it is not known."""
     row, column, rows = mean.published.row, mean.published.column, mean.published.mean_of
-    places = {(name, column) for name in rows} or {(row, name) for name in table.columns if name != table.average}
+    places = {(name, column) for name in rows} or {
+        (row, name) for name in table.columns if name != table.average
+    }
     cells = [cell for cell in planned if (cell.published.row, cell.published.column) in places]
     keys = ((cell.published.row, cell.published.column, metric.name) for cell in cells)
     numbers = [values[key] for key in keys if key in values]
@@ -151,7 +167,9 @@ def _mean(
         if rows:
             low, high = _mean_ends(numbers)
         ours = Ours(value, low, high, min(value.questions for value in numbers))
-    return replace(ours, failed=sum(each.failed for each in numbers), asked=sum(each.asked for each in numbers)), ""
+    return replace(
+        ours, failed=sum(each.failed for each in numbers), asked=sum(each.asked for each in numbers)
+    ), ""
 
 
 def _models(tests: Sequence[Cell]) -> Iterator[str]:
@@ -163,7 +181,11 @@ def _models(tests: Sequence[Cell]) -> Iterator[str]:
 
 def _orders(table: PublishedTable, cells: Sequence[PlannedCell]) -> list[Order]:
     """Return, for each column and score, how many of the paper's pairwise orders of rows are found here."""
-    scores = [(n, metric) for n, metric in enumerate(table.metrics) if (metric.path or "").startswith("scores.")]
+    scores = [
+        (n, metric)
+        for n, metric in enumerate(table.metrics)
+        if (metric.path or "").startswith("scores.")
+    ]
     orders = []
     for column in table.columns:
         signs = {metric.name: Counter[int]() for _, metric in scores}
@@ -184,7 +206,9 @@ def _orders(table: PublishedTable, cells: Sequence[PlannedCell]) -> list[Order]:
 def _is_comparable(first: PlannedCell, second: PlannedCell) -> bool:
     """Return False for two rows that the paper answers with two models, and we with one."""
     is_one_model = _reader(first.overrides) == _reader(second.overrides)
-    return not is_one_model or _reader(first.published.overrides) == _reader(second.published.overrides)
+    return not is_one_model or _reader(first.published.overrides) == _reader(
+        second.published.overrides
+    )
 
 
 def _reader(overrides: Sequence[str]) -> tuple[str | None, ...]:
@@ -243,7 +267,10 @@ def _cost(cells: Sequence[PlannedCell]) -> list[tuple[str, str]]:
         ("this command", f"{fsum(run.seconds for run in measured):,.1f} s for its cells"),
     ]
     finished = sum(1 for runs in by_cell if runs)
-    if left := len({cell.overrides for cell in cells if cell.state in ("run", *NEEDING)}) - finished:
+    if (
+        left := len({cell.overrides for cell in cells if cell.state in ("run", *NEEDING)})
+        - finished
+    ):
         share = left / finished
         text = _cost_text(round(share * len(measured)), costs, share)
         rows.append(("for the others, at the mean of these", text))

@@ -38,7 +38,10 @@ VALUED = ("method", "kg", "retriever", "graph", "collection", "experiment")
 
 
 def list_differences(
-    table: PublishedTable, protocol: Protocol | None, overrides: Sequence[str], planned: Sequence[PlannedCell]
+    table: PublishedTable,
+    protocol: Protocol | None,
+    overrides: Sequence[str],
+    planned: Sequence[PlannedCell],
 ) -> list[Row]:
     """Return the settings that differ from the paper's."""
     rows = list_setting_differences(table, planned, overrides)
@@ -51,18 +54,34 @@ def list_differences(
         rows.insert(0, ("protocol", theirs.describe(), here))
     running = [cell.overrides for cell in planned if cell.state == "run"]
     if len(distinct := set(running)) < len(running):
-        rows.append(("experiments", f"{len(running)} cells", f"{len(distinct)}: cells with equal settings share a run"))
+        rows.append(
+            (
+                "experiments",
+                f"{len(running)} cells",
+                f"{len(distinct)}: cells with equal settings share a run",
+            )
+        )
     return rows
 
 
-def count_questions(table: PublishedTable, protocol: Protocol | None, planned: Sequence[PlannedCell]) -> Iterator[Row]:
+def count_questions(
+    table: PublishedTable, protocol: Protocol | None, planned: Sequence[PlannedCell]
+) -> Iterator[Row]:
     """Yield the number of questions that were answered, if any were."""
-    if counts := {run.figures["questions"] for cell in planned for run in cell.tests if run.figures}:
+    if counts := {
+        run.figures["questions"] for cell in planned for run in cell.tests if run.figures
+    }:
         fewest = min(counts)
         span = " to ".join(f"{count:,}" for count in sorted({fewest, max(counts)}))
-        limit = next((setting.theirs for setting in table.settings if setting.key == "limit"), "not reported")
+        limit = next(
+            (setting.theirs for setting in table.settings if setting.key == "limit"), "not reported"
+        )
         is_few = protocol is not None and protocol.test is not None and fewest < protocol.test
-        yield "questions", limit, f"{span} per cell{', the files here have no more' if is_few else ''}"
+        yield (
+            "questions",
+            limit,
+            f"{span} per cell{', the files here have no more' if is_few else ''}",
+        )
 
 
 def list_setting_differences(
@@ -75,10 +94,19 @@ def list_setting_differences(
     running = [cell for cell in cells if cell.state == "run"] or compose_waiting(cells)
     # which questions are answered is a setting of its own
     listed = {"limit", "sample", "ids", *(setting.key for setting in table.settings)}
-    here = ((setting, dict.fromkeys(_here(cell, setting) for cell in running)) for setting in table.settings)
-    rows = [(setting.name, setting.theirs, "; ".join(filter(None, texts))) for setting, texts in here if any(texts)]
+    here = (
+        (setting, dict.fromkeys(_here(cell, setting) for cell in running))
+        for setting in table.settings
+    )
+    rows = [
+        (setting.name, setting.theirs, "; ".join(filter(None, texts)))
+        for setting, texts in here
+        if any(texts)
+    ]
     rows += _list_overrides(running or cells, overrides, listed)
-    rows += dict.fromkeys((name, *texts) for cell in running for name, texts in cell.published.differs.items())
+    rows += dict.fromkeys(
+        (name, *texts) for cell in running for name, texts in cell.published.differs.items()
+    )
     listed |= {override_key(override) for override in overrides}
     return [*rows, *_list_choices(running, listed), *_list_values(running, listed)]
 
@@ -107,7 +135,9 @@ def list_parts(experiment: Experiment) -> Iterator[tuple[str, str, bool]]:
             yield from _list_inner(group, group, name, named)
 
 
-def _list_inner(group: str, part: str, name: str, named: Mapping[str, str]) -> Iterator[tuple[str, str, bool]]:
+def _list_inner(
+    group: str, part: str, name: str, named: Mapping[str, str]
+) -> Iterator[tuple[str, str, bool]]:
     for choice in _list_brought(group, name):
         inner = f"{choice.group}@{part}.{choice.part}"
         if choice.part:
@@ -124,7 +154,11 @@ def _list_brought(group: str, name: str) -> tuple[GroupChoice, ...]:
 
 def _here(cell: PlannedCell, setting: PaperSetting) -> str:
     """Return our value if the cell uses the setting and it is not the paper's, else ""."""
-    experiment, key, now = cell.experiment, setting.key, override_values(cell.overrides).get(setting.key)
+    experiment, key, now = (
+        cell.experiment,
+        setting.key,
+        override_values(cell.overrides).get(setting.key),
+    )
     if experiment:
         if not _uses(experiment, key):
             return ""
@@ -164,7 +198,9 @@ def _describe_questions(experiment: Experiment) -> str:
     return f"{limit}all questions of the {split} split"
 
 
-def _list_overrides(cells: Sequence[PlannedCell], overrides: Sequence[str], listed: set[str]) -> Iterator[Row]:
+def _list_overrides(
+    cells: Sequence[PlannedCell], overrides: Sequence[str], listed: set[str]
+) -> Iterator[Row]:
     experiments = [cell.experiment for cell in cells if cell.experiment]
     for override in overrides:
         key = override_key(override)
@@ -173,7 +209,9 @@ def _list_overrides(cells: Sequence[PlannedCell], overrides: Sequence[str], list
         if key.startswith(TRAINED):
             yield from _list_trained(key, parse_override(override).value)
         elif key not in listed:
-            theirs = (override_values(cell.published.overrides).get(key, "not named") for cell in cells)
+            theirs = (
+                override_values(cell.published.overrides).get(key, "not named") for cell in cells
+            )
             yield key, "; ".join(dict.fromkeys(theirs)), override
 
 
@@ -219,10 +257,14 @@ def _list_values(cells: Sequence[PlannedCell], listed: set[str]) -> Iterator[Row
             for key, (choice, source) in _find_sources(experiment).items():
                 is_named = any(other == key or other.startswith(f"{key}.") for other in named)
                 if source.is_not_in_paper and not is_named:
-                    text = f"{key}={_format(flat[key])}" if key in flat else f"{key} ({source.text})"
+                    text = (
+                        f"{key}={_format(flat[key])}" if key in flat else f"{key} ({source.text})"
+                    )
                     is_other = key in released and released[key] != flat.get(key)
                     name = f"{key} of {choice}" if is_other else f"values of {choice}"
-                    by_row[name, _describe_program(key, source, released, is_other=is_other)][text] = None
+                    by_row[name, _describe_program(key, source, released, is_other=is_other)][
+                        text
+                    ] = None
     for (name, theirs), values in by_row.items():
         yield name, theirs, ", ".join(values)
 
@@ -231,13 +273,18 @@ def _list_values(cells: Sequence[PlannedCell], listed: set[str]) -> Iterator[Row
 def released_values(method: str) -> Mapping[str, Json]:
     """Return the values that the released program of a method has, by key, and none if no experiment sets them."""
     for name in config_files("experiment"):
-        is_of_method = any((each.group, each.name) == ("method", method) for each in _list_brought("experiment", name))
+        is_of_method = any(
+            (each.group, each.name) == ("method", method)
+            for each in _list_brought("experiment", name)
+        )
         if name.endswith("_released") and is_of_method:
             return {key.name: key.value for key in list_keys("experiment", name)}
     return {}
 
 
-def _describe_program(key: str, source: Source, released: Mapping[str, Json], *, is_other: bool) -> str:
+def _describe_program(
+    key: str, source: Source, released: Mapping[str, Json], *, is_other: bool
+) -> str:
     """Return the column of the paper for a value that the paper does not give: what the released program has."""
     if is_other:
         return f"not given, released program: {_format(released[key])}"

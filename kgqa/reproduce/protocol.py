@@ -52,7 +52,11 @@ class Protocol(Strict):
 
     def decides(self) -> set[str]:
         """Return the keys with the paper's values."""
-        return {"limit", *(key for entry in self.tune for key in entry.among), *([SETS] if self.sets else [])}
+        return {
+            "limit",
+            *(key for entry in self.tune for key in entry.among),
+            *([SETS] if self.sets else []),
+        }
 
     def short(self) -> str:
         """Return what a run without the protocol omits."""
@@ -92,7 +96,9 @@ def find_protocol(table_id: str, numbers: Sequence[str]) -> Protocol:
     protocol = protocol_of(table_id)
     if protocol is None:
         raise ConfigError(f"protocol=paper: {table_id} has no other protocol. Remove protocol=")
-    return protocol.model_copy(update={key: value for key, value in changed.items() if value is not None})
+    return protocol.model_copy(
+        update={key: value for key, value in changed.items() if value is not None}
+    )
 
 
 class TuningResult(Interface):
@@ -159,7 +165,9 @@ class CellRuns:
         protocol = self.protocol
         if protocol is None or protocol.dev is None:
             return None
-        overrides = [override for override in self.cell.overrides if override_key(override) not in self.among]
+        overrides = [
+            override for override in self.cell.overrides if override_key(override) not in self.among
+        ]
         overrides += [f"{key}={','.join(map(str, values))}" for key, values in self.among.items()]
         sets = protocol.sets if SETS in flatten(self.cell.config) else ()
         keys = {
@@ -184,7 +192,11 @@ class CellRuns:
         if self.tuning:
             return self.tuning.on_test(self.tuning.cells[0])
         words, protocol = list[str](), self.protocol
-        if protocol and protocol.test and protocol.test < sum(1 for _ in experiment_of(self.cell).data.all_questions()):
+        if (
+            protocol
+            and protocol.test
+            and protocol.test < sum(1 for _ in experiment_of(self.cell).data.all_questions())
+        ):
             words = [f"sample={protocol.test}", f"seed={protocol.seed}"]
         return freeze_cells([(" ".join(words) or self.cell.name, [*self.cell.overrides, *words])])
 
@@ -201,7 +213,9 @@ class CellRuns:
                 tests = self.plan_tests()
                 place_cells(tests)
                 self.command = ("kgqa", "run", *tests[0].overrides) if len(tests) == 1 else ()
-                sweep = Sweep(path=sweep_path(self._name, tests), command=self.command, axes={}, cells=[])
+                sweep = Sweep(
+                    path=sweep_path(self._name, tests), command=self.command, axes={}, cells=[]
+                )
                 with open_sweep(sweep, tests):
                     run_all(tests, sweep.path, (), display, budget=budget)
         except KgqaError as error:

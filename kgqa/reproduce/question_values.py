@@ -43,7 +43,9 @@ def pool_values(values: Sequence[Ours], folders: Sequence[Path], metric: Publish
     return Ours(*weight_values(values, [value.questions for value in values]), questions)
 
 
-def weight_values(values: Sequence[Ours], weights: Sequence[int]) -> tuple[float, float | None, float | None]:
+def weight_values(
+    values: Sequence[Ours], weights: Sequence[int]
+) -> tuple[float, float | None, float | None]:
     """Return the weighted mean of independent values and its interval, None if one of them has no interval."""
     whole = sum(weights)
     mean = fsum(weight * value.mean for value, weight in zip(values, weights, strict=True)) / whole
@@ -62,7 +64,9 @@ def compare_rows(first: Sequence[Path], second: Sequence[Path], metric: Publishe
     The values are paired by question. Return 0 if the 95 % interval of the mean difference includes 0, or if fewer than
     30 questions are answered in all runs.
     """
-    mine, theirs = ([_read_answered(folder, metric) for folder in folders] for folders in (first, second))
+    mine, theirs = (
+        [_read_answered(folder, metric) for folder in folders] for folders in (first, second)
+    )
     shared = set.intersection(*map(set, (*mine, *theirs)))
     if len(shared) < FEW:
         return 0
@@ -78,7 +82,9 @@ def _pool(folders: Sequence[Path], metric: PublishedMetric) -> tuple[float, floa
     whole = fsum(lower for _, lower in parts)
     if not whole or not all(read):
         return None
-    low, high = _interval(parts, is_mean=metric.unit == "%" and all(lower == 1 for _, lower in parts))
+    low, high = _interval(
+        parts, is_mean=metric.unit == "%" and all(lower == 1 for _, lower in parts)
+    )
     scale = scale_of(metric)
     return scale * fsum(upper for upper, _ in parts) / whole, scale * low, scale * high
 
@@ -100,26 +106,38 @@ def _read_answered(folder: Path, metric: PublishedMetric) -> dict[str, float]:
 def _read(folder: Path, metric: PublishedMetric) -> Parts:
     """Return the parts of a metric's value for each question that defines it; {} if the files do not show them."""
     file = folder / METRICS_FILE
-    return _read_unchanged(folder, metric.path or "", file.stat().st_mtime_ns if file.is_file() else 0)
+    return _read_unchanged(
+        folder, metric.path or "", file.stat().st_mtime_ns if file.is_file() else 0
+    )
 
 
 @lru_cache(maxsize=_CELLS)
 def _read_unchanged(folder: Path, path: str, mtime: int) -> Parts:
     """Read the parts once, unless the run was `written` again."""
     records = _read_records(folder, mtime, needs_trace=path.startswith(("cost.", "chains.")))
-    parts = {key: (read_parts(record, path), answered) for key, (record, answered) in records.items()}
+    parts = {
+        key: (read_parts(record, path), answered) for key, (record, answered) in records.items()
+    }
     return {key: (*part, answered) for key, (part, answered) in parts.items() if part is not None}
 
 
-@lru_cache(maxsize=4)  # the runs of a cell or of two rows, which several metrics read one after the other
-def _read_records(folder: Path, mtime: int, *, needs_trace: bool) -> dict[str, tuple[dict[str, Json], bool]]:  # noqa: ARG001
+# the runs of a cell or of two rows, which several metrics read one after the other
+@lru_cache(maxsize=4)
+def _read_records(
+    folder: Path,
+    mtime: int,  # noqa: ARG001
+    *,
+    needs_trace: bool,
+) -> dict[str, tuple[dict[str, Json], bool]]:
     """Return what metrics.json would contain for each question, and whether it was answered."""
     try:
         scored = open_run(folder).scored
         traced = {each.question.id: each for each in read_trace(folder)} if needs_trace else {}
     except KgqaError:  # e.g. the run answered none
         return {}
-    return {row.id: (_record(row, traced.get(row.id)), row.prediction.error is None) for row in scored}
+    return {
+        row.id: (_record(row, traced.get(row.id)), row.prediction.error is None) for row in scored
+    }
 
 
 def _record(row: ScoredQuestion, traced: TracedQuestion | None) -> dict[str, Json]:
@@ -136,10 +154,15 @@ def _record(row: ScoredQuestion, traced: TracedQuestion | None) -> dict[str, Jso
     if traced is None:
         return record
     calls = [call for call in traced.own_calls if call.kind in ("generate", "choose") and call.role]
-    by_role = {role: _sum_calls(call for call in calls if call.role == role) for role in {call.role for call in calls}}
+    by_role = {
+        role: _sum_calls(call for call in calls if call.role == role)
+        for role in {call.role for call in calls}
+    }
     record["cost"] = {"method": {**_sum_calls(calls), "by_role": by_role}}
     record["chains"] = {"documents_per_question": len(row.prediction.evidence or ())}
-    if lengths := [len(chain["triples"]) for chain in traced.notes.get("chains", ()) if chain["triples"]]:
+    if lengths := [
+        len(chain["triples"]) for chain in traced.notes.get("chains", ()) if chain["triples"]
+    ]:
         record["chains"]["length"] = fmean(lengths)
     return record
 

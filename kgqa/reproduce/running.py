@@ -23,7 +23,13 @@ from kgqa.reproduce.differences import Row, count_questions, list_differences
 from kgqa.reproduce.protocol import PROTOCOL, CellRuns, Protocol, find_protocol
 from kgqa.reproduce.scorers import list_scorer_differences
 from kgqa.reproduce.tables import PublishedTable, choose_footing, load_table, table_ids
-from kgqa.reproduce.trained_models import TRAINED, find_local, format_trained, list_missing, split_trained
+from kgqa.reproduce.trained_models import (
+    TRAINED,
+    find_local,
+    format_trained,
+    list_missing,
+    split_trained,
+)
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
 from kgqa.scoring.published_delta import MARGIN
@@ -73,7 +79,9 @@ class ReproduceRequest:
     @classmethod
     def of(cls, table_id: str, words: Sequence[str]) -> ReproduceRequest:
         """Raise ConfigError: an unknown table, key or value."""
-        hydra, make, numbers, budgets, others = split_overrides(words, HYDRA, MAKE, PROTOCOL, "budget=")
+        hydra, make, numbers, budgets, others = split_overrides(
+            words, HYDRA, MAKE, PROTOCOL, "budget="
+        )
         own = [override for override in others if override_key(override) in OWN]
         overrides = tuple(override for override in others if override not in own)
         keys = read_keys(ReproduceKeys, own)
@@ -82,17 +90,30 @@ class ReproduceRequest:
         budget = Budget.last(budgets)
         for override in hydra:
             if not override.startswith(("hydra/launcher=", "hydra.launcher.")):
-                raise ConfigError(f"{override}: not used. A table names its cells, and hydra/launcher= runs them")
+                raise ConfigError(
+                    f"{override}: not used. A table names its cells, and hydra/launcher= runs them"
+                )
         check_launcher(hydra, budget)
         if numbers and keys.protocol == "short":
             raise ConfigError(f"{override_key(numbers[0])}: works only with protocol=paper")
         protocol = find_protocol(table_id, numbers) if keys.protocol == "paper" else None
         for override in (*overrides, *hydra) if protocol else ():
             if override in hydra or override_key(override) in ("limit", "sample", "ids"):
-                remedy = "Remove it" if override in hydra else "Set protocol.dev= and protocol.test="
+                remedy = (
+                    "Remove it" if override in hydra else "Set protocol.dev= and protocol.test="
+                )
                 raise ConfigError(f"{override}: protocol=paper sets the questions. {remedy}")
         make = tuple(override.removeprefix(MAKE) for override in make)
-        return cls(table, keys, overrides, hydra, budget, protocol, make, ("kgqa", "reproduce", table_id, *words))
+        return cls(
+            table,
+            keys,
+            overrides,
+            hydra,
+            budget,
+            protocol,
+            make,
+            ("kgqa", "reproduce", table_id, *words),
+        )
 
     def with_trained(self, overrides: Sequence[str]) -> ReproduceRequest:
         """Return the request with trained.NAME=FOLDER for models that cells need."""
@@ -110,7 +131,9 @@ class ReproduceRequest:
         for cell in planned:
             if cell.state == "run":
                 if cell.overrides not in distinct:
-                    configuration = freeze(len(distinct), cell.name, compose_experiment(cell.overrides))
+                    configuration = freeze(
+                        len(distinct), cell.name, compose_experiment(cell.overrides)
+                    )
                     distinct[cell.overrides] = CellRuns(configuration, self.protocol, self.table.id)
                 cell.runs = distinct[cell.overrides]
         if not distinct:
@@ -121,7 +144,9 @@ class ReproduceRequest:
     @cached_property
     def runs(self) -> list[CellRuns]:
         """Return the runs of the distinct experiments."""
-        return list({runs.cell.number: runs for cell in self.published if (runs := cell.runs)}.values())
+        return list(
+            {runs.cell.number: runs for cell in self.published if (runs := cell.runs)}.values()
+        )
 
     @property
     def cells(self) -> list[Cell]:
@@ -141,7 +166,11 @@ class ReproduceRequest:
     def compare(self) -> Reproduction:
         """Put the published values next to those of the runs so far."""
         scorers = list_scorer_differences(self.table, self.published)
-        differing = [*self.differences, *scorers, *count_questions(self.table, self.protocol, self.published)]
+        differing = [
+            *self.differences,
+            *scorers,
+            *count_questions(self.table, self.protocol, self.published),
+        ]
         return compare_cells(self.table, self.command, self.published, differing, self.keys.margin)
 
     def stages(self) -> dict[str, list[Cell]]:
@@ -160,7 +189,9 @@ class ReproduceRequest:
                 reasons.setdefault(f"{state}: {reason}", []).append(cell.name)
         lines = [f"{self.table.id}: {pluralize(count, 'cell')}: {kinds}"]
         for reason, names in reasons.items():
-            which = ", ".join(names) if len(names) <= 2 else f"{len(names)} cells, {names[0]} the first"
+            which = (
+                ", ".join(names) if len(names) <= 2 else f"{len(names)} cells, {names[0]} the first"
+            )
             lines.append(f"not run, {reason} ({which})")
         return lines
 
@@ -170,7 +201,9 @@ def _check_overrides(table: PublishedTable, overrides: Sequence[str]) -> None:
     for override in overrides:
         key = override_key(override)
         if key == "output_dir":
-            raise ConfigError(f"{override}: every cell has its own run folder. Set run_name= for the report's folder")
+            raise ConfigError(
+                f"{override}: every cell has its own run folder. Set run_name= for the report's folder"
+            )
         if key.startswith(TRAINED) and (name := key.removeprefix(TRAINED)) not in needed:
             remedy = nearest(name, needed) if needed else "Remove it"
             raise ConfigError(f"{override}: no cell of {table.id} needs it. {remedy}")
@@ -195,7 +228,9 @@ def run_table(request: ReproduceRequest, display: Display) -> tuple[Path, Reprod
     def write(_: Cell | None = None) -> None:
         write_reproduction(request.compare(), path)
 
-    with open_sweep(Sweep(path=path, command=request.command, axes={}, cells=[]), cells, "run_name"):
+    with open_sweep(
+        Sweep(path=path, command=request.command, axes={}, cells=[]), cells, "run_name"
+    ):
         if protocol:
             for runs in request.runs:
                 runs.run(display, request.budget)
@@ -215,7 +250,9 @@ def list_tables(start: str, overrides: Sequence[str] = ()) -> list[tuple[str, st
     names = table_ids()
     tables = [table_id for table_id in names if table_id.startswith(start)]
     if not tables:
-        raise ConfigError(f"kgqa reproduce --list {start}: no id starts with this. {nearest(start, names)}")
+        raise ConfigError(
+            f"kgqa reproduce --list {start}: no id starts with this. {nearest(start, names)}"
+        )
     rows, find = [], cache(find_missing)
     for table_id in tables:
         table = load_table(table_id)

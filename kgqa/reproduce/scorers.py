@@ -17,16 +17,25 @@ def describe_scorer(table: PublishedTable) -> str:
     scorer = table.released
     if scorer.file == NONE:
         return "Scorer: not released. Ours are the official scorers of the datasets."
-    ours = "the official scorers of the datasets" if scorer.profile == DATASET else f"scoring={scorer.profile}"
+    ours = (
+        "the official scorers of the datasets"
+        if scorer.profile == DATASET
+        else f"scoring={scorer.profile}"
+    )
     return f"Scorer: {scorer.file} of the authors, here {ours}. Gold answers: {scorer.golds}."
 
 
-def list_scorer_differences(table: PublishedTable, planned: Sequence[PlannedCell]) -> Iterator[tuple[str, str, str]]:
+def list_scorer_differences(
+    table: PublishedTable, planned: Sequence[PlannedCell]
+) -> Iterator[tuple[str, str, str]]:
     """Yield where the scorer or the gold answers are not the table's: name, the paper's value, ours."""
     scorer, running = table.released, [cell for cell in planned if cell.state == "run"]
     if scorer.file == NONE and running:
         yield "scorer", "not released", "the official scorer of each dataset"
-    others, lacking = defaultdict[str, dict[str, None]](dict), defaultdict[str, dict[str, None]](dict)
+    others, lacking = (
+        defaultdict[str, dict[str, None]](dict),
+        defaultdict[str, dict[str, None]](dict),
+    )
     for cell in running:
         profile = override_values(cell.published.overrides).get("scoring", DATASET)
         if scorer.profile not in (profile, DATASET):
@@ -34,7 +43,10 @@ def list_scorer_differences(table: PublishedTable, planned: Sequence[PlannedCell
         for run in cell.tests:
             if missing := (run.figures or {}).get("missing_golds"):
                 lacking[missing][cell.published.column] = None
-    for name, theirs, columns in (("scorer", scorer.file, others), ("gold answers", scorer.golds, lacking)):
+    for name, theirs, columns in (
+        ("scorer", scorer.file, others),
+        ("gold answers", scorer.golds, lacking),
+    ):
         yield from ((name, theirs, _of_columns(ours, names)) for ours, names in columns.items())
 
 

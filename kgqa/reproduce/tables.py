@@ -24,7 +24,9 @@ Availability = Literal["run", "needs training", "model retired", "human", "quote
 FORM = "See docs/dev/TABLE_FILES.md"
 # as a scorer's profile: that of each dataset
 DATASET = "dataset"
-OneOrMore = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+OneOrMore = Annotated[
+    tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+]
 
 
 class PaperSetting(NamedTuple):
@@ -84,7 +86,9 @@ class PublishedCell(Fate):
 
 class _Row(Fate):
     name: str
-    published: dict[str, tuple[float | str | None, ...] | None] | None = None  # None: every column without values
+    published: dict[str, tuple[float | str | None, ...] | None] | None = (
+        None  # None: every column without values
+    )
     # standard deviations of the published values
     spread: dict[str, tuple[float | None, ...]] = {}
     cells: dict[str, Fate] = {}
@@ -93,7 +97,10 @@ class _Row(Fate):
 
 def _list_metrics(metrics: Mapping[str, Json]) -> list[Json]:
     """Return the metrics with their names. A metric without other keys is only a path."""
-    keys = {name: each if isinstance(each, Mapping) else {"path": each} for name, each in metrics.items()}
+    keys = {
+        name: each if isinstance(each, Mapping) else {"path": each}
+        for name, each in metrics.items()
+    }
     return [{"name": name, "unit": "%", "why": "", **each} for name, each in keys.items()]
 
 
@@ -111,7 +118,8 @@ class PublishedTable(Strict):
     given: tuple[str, ...] = ()  # overrides of every cell
     metrics: Annotated[tuple[PublishedMetric, ...], BeforeValidator(_list_metrics)]
     settings: Annotated[
-        tuple[PaperSetting, ...], BeforeValidator(lambda texts: [(name, *texts[name]) for name in texts])
+        tuple[PaperSetting, ...],
+        BeforeValidator(lambda texts: [(name, *texts[name]) for name in texts]),
     ]
     kinds: dict[str, Fate] = {}
     axis: str = ""
@@ -130,7 +138,9 @@ class PublishedTable(Strict):
         """Return its scorer. Raises DataError: scorers.yaml has no such name."""
         scorers: dict[str, Scorer] = read_conf("scorers.yaml", dict[str, Scorer])
         if self.scorer not in scorers:
-            raise DataError(f"{self.id}: scorer: {self.scorer}: not in scorers.yaml. {nearest(self.scorer, scorers)}")
+            raise DataError(
+                f"{self.id}: scorer: {self.scorer}: not in scorers.yaml. {nearest(self.scorer, scorers)}"
+            )
         return scorers[self.scorer]
 
     @property
@@ -158,9 +168,18 @@ class PublishedTable(Strict):
 def table_ids() -> list[str]:
     """Return `paper/table1`, papers by name, tables before figures, both in the order of their numbers."""
     folder = package_conf() / "reproduce"
-    names = (file.relative_to(folder).with_suffix("").as_posix() for file in folder.glob("*/*.yaml"))
-    matches = [match for name in names if (match := re.fullmatch(r"(\w+)/(table|figure)(\d+)", name))]
-    return [match[0] for match in sorted(matches, key=lambda match: (match[1], match[2] != "table", int(match[3])))]
+    names = (
+        file.relative_to(folder).with_suffix("").as_posix() for file in folder.glob("*/*.yaml")
+    )
+    matches = [
+        match for name in names if (match := re.fullmatch(r"(\w+)/(table|figure)(\d+)", name))
+    ]
+    return [
+        match[0]
+        for match in sorted(
+            matches, key=lambda match: (match[1], match[2] != "table", int(match[3]))
+        )
+    ]
 
 
 def load_table(table_id: str) -> PublishedTable:
@@ -185,9 +204,12 @@ def choose_footing(table: PublishedTable, footing: str) -> PublishedTable:
     if footing == "own":
         return table
     if not any(cell.shared for cell in table.cells):
-        raise ConfigError(f"footing={footing}: {table.id} has no examples for all rows. Remove footing=")
+        raise ConfigError(
+            f"footing={footing}: {table.id} has no examples for all rows. Remove footing="
+        )
     cells = (
-        cell.model_copy(update={"overrides": merge_overrides(cell.overrides, cell.shared)}) for cell in table.cells
+        cell.model_copy(update={"overrides": merge_overrides(cell.overrides, cell.shared)})
+        for cell in table.cells
     )
     return table.model_copy(update={"cells": tuple(cells)})
 
@@ -206,12 +228,19 @@ def read_conf(name: str, kind: Any) -> Any:
 
 def find_published(table_id: str, experiment: Experiment) -> dict[str, float]:
     """Return the published values for a dataset and split by the last part of their path, {} if there are none."""
-    wanted, table = (experiment.name("dataset"), experiment.config["dataset"].get("split", "dev")), load_table(table_id)
+    wanted, table = (
+        (experiment.name("dataset"), experiment.config["dataset"].get("split", "dev")),
+        load_table(table_id),
+    )
     for cell in table.cells:
         named = override_values(cell.overrides)
         if (named.get("dataset"), named.get("dataset.split", "dev")) == wanted:
             pairs = zip(table.metrics, cell.values, strict=True)
-            return {(metric.path or "").rpartition(".")[2]: value.number for metric, value in pairs if value}
+            return {
+                (metric.path or "").rpartition(".")[2]: value.number
+                for metric, value in pairs
+                if value
+            }
     return {}
 
 
@@ -225,11 +254,18 @@ def _with_base(file: Path) -> Mapping[str, Json]:
 
 
 def _cells(table: PublishedTable, row: _Row) -> Iterator[PublishedCell]:
-    for column, values in (dict.fromkeys(table.by_column) if row.published is None else row.published).items():
+    for column, values in (
+        dict.fromkeys(table.by_column) if row.published is None else row.published
+    ).items():
         own = row.cells.get(column, Fate())
         fates = [fate for each in (row, own) for fate in (table.kinds.get(each.kind, Fate()), each)]
         # the last value that is not empty
-        keys = {key: value for fate in fates for key, value in fate if value and key in Fate.model_fields}
+        keys = {
+            key: value
+            for fate in fates
+            for key, value in fate
+            if value and key in Fate.model_fields
+        }
         models = keys.get("trained", {}) if keys.get("availability") == "needs training" else {}
         own_overrides = (fate.overrides for fate in fates)
         overrides = merge_overrides(
@@ -242,6 +278,8 @@ def _cells(table: PublishedTable, row: _Row) -> Iterator[PublishedCell]:
             "overrides": overrides,
             "trained": {key: name.format(column=column) for key, name in models.items()},
             "differs": {**row.differs, **own.differs},
-            "values": tuple(map(Value.of, values or nothing, row.spread.get(column) or nothing, repeat(asked))),
+            "values": tuple(
+                map(Value.of, values or nothing, row.spread.get(column) or nothing, repeat(asked))
+            ),
         }
         yield PublishedCell(**keys, row=row.name, column=column, mean_of=row.mean_of)

@@ -59,7 +59,9 @@ def find_model(name: str) -> TrainedModel:
 def split_trained(overrides: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the overrides of runs, and the paths of trained models by name."""
     trained, others = split_overrides(overrides, TRAINED)
-    return others, {key.removeprefix(TRAINED): path for key, path in override_values(trained).items()}
+    return others, {
+        key.removeprefix(TRAINED): path for key, path in override_values(trained).items()
+    }
 
 
 def use_trained(needed: Mapping[str, str], paths: Mapping[str, str]) -> Iterator[str]:
@@ -84,7 +86,11 @@ def list_missing(cells: Iterable[PublishedCell], overrides: Sequence[str]) -> li
 
 def find_local(names: Iterable[str]) -> dict[str, Path]:
     """Return the newest finished training of each name that has one. Damaged ones are ignored."""
-    return {name: folders[0] for name in names if (folders := [each for each in finished(name) if is_finished(each)])}
+    return {
+        name: folders[0]
+        for name in names
+        if (folders := [each for each in finished(name) if is_finished(each)])
+    }
 
 
 def format_trained(folders: Mapping[str, Path]) -> tuple[str, ...]:
@@ -98,7 +104,9 @@ def plan_training(names: Iterable[str], keys: Sequence[str] = ()) -> dict[str, l
     keys: more keys; each command gets those that it accepts. Raises ConfigError: there is no such model.
     """
     needed = dict.fromkeys(each for name in names for each in _with_needed(name, again=bool(keys)))
-    return {name: [add_keys(command, keys) for command in find_model(name).makes] for name in needed}
+    return {
+        name: [add_keys(command, keys) for command in find_model(name).makes] for name in needed
+    }
 
 
 def describe_training(plan: Mapping[str, Sequence[Command]]) -> Iterator[str]:
@@ -111,7 +119,9 @@ def describe_training(plan: Mapping[str, Sequence[Command]]) -> Iterator[str]:
         yield from (f"  {shlex.join(('kgqa', *command))}" for command in new)
 
 
-def train_models(plan: Mapping[str, Sequence[Command]], run: Callable[[Command], int]) -> dict[str, Path]:
+def train_models(
+    plan: Mapping[str, Sequence[Command]], run: Callable[[Command], int]
+) -> dict[str, Path]:
     """Run the commands, and return the folder of each model. Finished work is skipped, the rest is resumed.
 
     Raises:
@@ -119,7 +129,9 @@ def train_models(plan: Mapping[str, Sequence[Command]], run: Callable[[Command],
     """
     for command in dict.fromkeys(command for commands in plan.values() for command in commands):
         if run(command):
-            raise UsageError(f"{shlex.join(('kgqa', *command))}: failed, see above. Run the same command again")
+            raise UsageError(
+                f"{shlex.join(('kgqa', *command))}: failed, see above. Run the same command again"
+            )
     return {name: _find_folder(name, commands[-1]) for name, commands in plan.items()}
 
 
@@ -127,7 +139,9 @@ def add_keys(command: str, keys: Sequence[str]) -> Command:
     """Return the words of a command without `kgqa`, with those keys that it accepts."""
     _, *words = shlex.split(command)
     accepted = ACCEPTED.get(words[0], words[:1])
-    more = [key for key in keys if override_group(key) not in VERBS or override_group(key) in accepted]
+    more = [
+        key for key in keys if override_group(key) not in VERBS or override_group(key) in accepted
+    ]
     own = [word for word in words if "=" in word and not word.startswith("-")]
     return (*(word for word in words if word not in own), *merge_overrides(own, more))
 
@@ -159,7 +173,9 @@ def _value(key: str, name: str, text: str) -> str:
         )
     if (path / MANIFEST).is_file() and not (path / CONFIG).is_file():  # of kgqa train
         base = Trained.read(path).base
-        path = next((weights for name in (MODEL, ENCODER) if (weights := path / name).is_dir()), path)
+        path = next(
+            (weights for name in (MODEL, ENCODER) if (weights := path / name).is_dir()), path
+        )
     is_adapter = any((folder / CONFIG).is_file() for folder in (path, path / ADAPTER))
     folder = str(path.resolve())
     return f"{base}{'+' if is_adapter else ':'}{folder}" if role else folder

@@ -46,7 +46,12 @@ def _run_terms(run: str) -> str:
         # pieces, as matching takes time in the square of a run's length
         pieces = (run[at : at + 4 * LONGEST] for at in range(0, len(run), 4 * LONGEST))
         terms = [match[0] for piece in pieces for match in _word_pattern().finditer(piece)]
-    words = [word[at : at + LONGEST] for word in terms if word.strip("_") for at in range(0, len(word), LONGEST)]
+    words = [
+        word[at : at + LONGEST]
+        for word in terms
+        if word.strip("_")
+        for at in range(0, len(word), LONGEST)
+    ]
     return " ".join(term for word in words if (term := _term(word)))
 
 
@@ -116,7 +121,11 @@ _MEASURED = re.compile(r"[aeiou][^aeiou]|^[^aeiou]+y[^aeiou]")
 
 
 def _as_martin_porter_does(word: str) -> str:
-    if ("bl" in word or "log" in word) and (added := _ADDED.fullmatch(word)) and _MEASURED.search(added["stem"]):
+    if (
+        ("bl" in word or "log" in word)
+        and (added := _ADDED.fullmatch(word))
+        and _MEASURED.search(added["stem"])
+    ):
         return added["stem"] + ("ble" if added["bl"] else "log")
     if doubled := _DOUBLED.fullmatch(word):
         return doubled["stem"] + doubled["letter"]

@@ -54,7 +54,9 @@ class BiEncoder:
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
         """Return a score for each text of each call; empty for a call without texts."""
         with self._lock:
-            keys: dict[Key, None] = dict.fromkeys(("query", call.query) for call in calls if call.texts)
+            keys: dict[Key, None] = dict.fromkeys(
+                ("query", call.query) for call in calls if call.texts
+            )
             keys |= dict.fromkeys(("passage", text) for call in calls for text in call.texts)
             vectors = self._load(keys)
         scores = []
@@ -81,7 +83,9 @@ class BiEncoder:
             missing = [text for of, text in wanted if of == kind and (of, text) not in self._memory]
             if texts := sorted(missing, key=lambda text: (len(text), text)):
                 rows = self._encode(kind, texts)  # (len(texts), d)
-                self._memory.update(((kind, text), row.copy()) for text, row in zip(texts, rows, strict=True))
+                self._memory.update(
+                    ((kind, text), row.copy()) for text, row in zip(texts, rows, strict=True)
+                )
         for key in wanted:
             self._memory.move_to_end(key)
         loaded = {key: self._memory[key] for key in wanted}

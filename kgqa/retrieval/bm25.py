@@ -17,7 +17,14 @@ import numpy as np
 from kgqa.errors import StorageError
 from kgqa.protocols import Progress, Query, Rankings
 from kgqa.retrieval import analysis
-from kgqa.retrieval.search import IndexedRetriever, OpenedIndex, Scored, Scores, fill_positions, rank_found
+from kgqa.retrieval.search import (
+    IndexedRetriever,
+    OpenedIndex,
+    Scored,
+    Scores,
+    fill_positions,
+    rank_found,
+)
 from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import AGAIN, explain_storage_errors
 from kgqa.util.optional_deps import require_packages
@@ -41,7 +48,9 @@ Boosts = Annotated[
     Mapping[str, float],
     Validator(
         "set a boost above 0 for title, text or both",
-        lambda fields: bool(fields) and set(fields) <= {"title", "text"} and min(fields.values()) > 0,
+        lambda fields: (
+            bool(fields) and set(fields) <= {"title", "text"} and min(fields.values()) > 0
+        ),
     ),
 ]
 
@@ -67,7 +76,10 @@ class Bm25(IndexedRetriever):
         ),
     ] = dataclasses.field(default_factory=lambda: {"title": 1.0, "text": 1.0})
     fill: Annotated[
-        bool, Setting("Find k passages always, also those without a word of the query. false: as Elasticsearch.")
+        bool,
+        Setting(
+            "Find k passages always, also those without a word of the query. false: as Elasticsearch."
+        ),
     ] = False
 
     def loads(self) -> JsonObject:
@@ -86,9 +98,13 @@ class Bm25(IndexedRetriever):
         # signed: an unsigned fast field makes the writer of tantivy 0.27 panic
         schema.add_integer_field("place", fast=True, indexed=True)
         try:
-            writer = tantivy.Index(schema.build(), str(folder)).writer(HEAP, num_threads=1)  # one keeps the order
+            writer = tantivy.Index(schema.build(), str(folder)).writer(
+                HEAP, num_threads=1
+            )  # one keeps the order
             for position, passage in enumerate(passages):
-                text = {field: analysis.analyze_text(getattr(passage, field)) for field in self.fields}
+                text = {
+                    field: analysis.analyze_text(getattr(passage, field)) for field in self.fields
+                }
                 writer.add_document(tantivy.Document(place=position, **text))
                 advance(1)
             writer.commit()
@@ -105,23 +121,32 @@ class Bm25(IndexedRetriever):
 
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
         """Return positions. Scores of the same first six digits are equal. A query without words has no results."""
-        rankings = [[position for position, _ in scored] for scored in self.rank_scored(index, queries)]
+        rankings = [
+            [position for position, _ in scored] for scored in self.rank_scored(index, queries)
+        ]
         if not self.fill:
             return rankings
         count = len(index.passages)
-        return [fill_positions(positions, query, count) for positions, query in zip(rankings, queries, strict=True)]
+        return [
+            fill_positions(positions, query, count)
+            for positions, query in zip(rankings, queries, strict=True)
+        ]
 
     def rank_scored(self, index: OpenedIndex, queries: Sequence[Query]) -> Sequence[Scored]:
         """Return positions with their scores, as `rank` orders them, without those that fill up to k."""
         return [self._find(query, *index.data) for query in queries]
 
-    def _find(self, query: Query, schema: tantivy.Schema, searcher: tantivy.Searcher) -> list[tuple[int, float]]:
+    def _find(
+        self, query: Query, schema: tantivy.Schema, searcher: tantivy.Searcher
+    ) -> list[tuple[int, float]]:
         wanted = self.to_tantivy(query, schema)
         if wanted is None or query.k < 1:
             return []
         fetch = query.k + SPARE
         while True:
-            hits = searcher.search(wanted, fetch, count=False).hits  # counting would visit every match
+            hits = searcher.search(
+                wanted, fetch, count=False
+            ).hits  # counting would visit every match
             scores = [float(f"{score:.{DIGITS}g}") for score, _ in hits]
             if len(hits) < fetch or scores[-1] < scores[query.k - 1] or fetch > MOST_TIES:
                 break
@@ -140,7 +165,9 @@ class Bm25(IndexedRetriever):
             for field, boost in self.fields.items():
                 clause = make.term_query(schema, field, term, "freq")
                 weight = count * boost
-                clauses.append((occur.Should, clause if weight == 1 else make.boost_query(clause, weight)))
+                clauses.append(
+                    (occur.Should, clause if weight == 1 else make.boost_query(clause, weight))
+                )
         if not clauses or query.among is None:
             return make.boolean_query(clauses) if clauses else None
         among = make.const_score_query(make.term_set_query(schema, "place", query.among), 0.0)
@@ -155,20 +182,27 @@ class Bm25s(IndexedRetriever):
     delta: of bm25l and bm25+, without effect on the other variants.
     """
 
-    fields: Annotated[Boosts, Setting("Weights of title and text. A field without a weight is not searched.")] = (
-        dataclasses.field(default_factory=lambda: {"title": 1.0, "text": 1.0})
-    )
+    fields: Annotated[
+        Boosts, Setting("Weights of title and text. A field without a weight is not searched.")
+    ] = dataclasses.field(default_factory=lambda: {"title": 1.0, "text": 1.0})
     variant: Annotated[
         Literal["lucene", "robertson", "atire", "bm25l", "bm25+"],
         Setting("lucene | robertson | atire | bm25l | bm25+ (Kamphuis et al., ECIR 2020)."),
     ] = "lucene"
     k1: Annotated[
-        NotNegative, Setting("Saturation of repeated words.", other="default of Lucene and Elasticsearch")
+        NotNegative,
+        Setting("Saturation of repeated words.", other="default of Lucene and Elasticsearch"),
     ] = 1.2
-    b: Annotated[Share, Setting("Influence of a passage's length.", other="default of Lucene and Elasticsearch")] = 0.75
+    b: Annotated[
+        Share,
+        Setting("Influence of a passage's length.", other="default of Lucene and Elasticsearch"),
+    ] = 0.75
     delta: Annotated[
         NotNegative,
-        Setting("Lower bound of a word's weight, for bm25l and bm25+.", other="Lv and Zhai, SIGIR 2011, for BM25L"),
+        Setting(
+            "Lower bound of a word's weight, for bm25l and bm25+.",
+            other="Lv and Zhai, SIGIR 2011, for BM25L",
+        ),
     ] = 0.5
 
     def loads(self) -> JsonObject:
@@ -186,7 +220,9 @@ class Bm25s(IndexedRetriever):
         for field, terms in texts.items():
             # a field may be empty in all passages
             if any(terms):
-                scored = bm25s.BM25(k1=self.k1, b=self.b, delta=self.delta, method=self.variant, backend="numpy")
+                scored = bm25s.BM25(
+                    k1=self.k1, b=self.b, delta=self.delta, method=self.variant, backend="numpy"
+                )
                 scored.index(terms, show_progress=False)
                 with explain_storage_errors(folder):
                     scored.save(folder / field, show_progress=False)
@@ -206,14 +242,18 @@ class Bm25s(IndexedRetriever):
         scored = []
         for query in queries:
             scores = self.scores(index, query.text)
-            scored.append([(position, float(scores[position])) for position in rank_found(scores, query)])
+            scored.append(
+                [(position, float(scores[position])) for position in rank_found(scores, query)]
+            )
         return scored
 
     def scores(self, index: OpenedIndex, query: str) -> Scores:
         """Return the scores of all passages, above the score of one without any of the terms."""
         terms, scores = analysis.terms(query), np.zeros(len(index.passages))
         for field, scored in index.data.items():
-            numbers = [number for term in terms if (number := scored.vocab_dict.get(term)) is not None]
+            numbers = [
+                number for term in terms if (number := scored.vocab_dict.get(term)) is not None
+            ]
             if numbers:
                 absent = scored.nonoccurrence_array
                 base = 0.0 if absent is None else absent[numbers].sum(dtype="float32")

@@ -30,7 +30,9 @@ class Composite(IndexedRetriever):
     def __post_init__(self) -> None:
         for name, part in self._parts().items():
             if getattr(part, "uses", None):
-                raise ConfigError(f"retriever.{name}: {type(part).__name__} calls a model. Choose another retriever")
+                raise ConfigError(
+                    f"retriever.{name}: {type(part).__name__} calls a model. Choose another retriever"
+                )
 
     @property
     def pools(self) -> bool:
@@ -88,7 +90,9 @@ def check_scores(retriever: Retriever, key: str) -> None:
     """Raise ConfigError unless the retriever's finder has `find_scored`."""
     if not (isinstance(retriever, Dense | Elasticsearch) or hasattr(retriever, "rank_scored")):
         name = type(retriever).__name__
-        raise ConfigError(f"{key}: {name} returns no scores. Choose bm25, hybrid or a dense retriever")
+        raise ConfigError(
+            f"{key}: {name} returns no scores. Choose bm25, hybrid or a dense retriever"
+        )
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,9 @@ class Hybrid(Composite):
 
     lexical: Annotated[Retriever, Setting("Retriever by words: retriever@retriever.lexical=NAME.")]
     dense: Annotated[Retriever, Setting("Retriever by vectors: retriever@retriever.dense=NAME.")]
-    constant: Annotated[Count, Setting("Constant that is added to each rank.", other="Cormack et al., 2009")] = 60
+    constant: Annotated[
+        Count, Setting("Constant that is added to each rank.", other="Cormack et al., 2009")
+    ] = 60
     depth: Annotated[Count, Setting("Passages of each retriever.", ours="our choice")] = 100
 
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
@@ -111,7 +117,10 @@ class Hybrid(Composite):
         """Return positions with their sums, as `rank` orders them."""
         deep = [replace(query, k=max(query.k, self.depth)) for query in queries]
         rankings = zip(*(finder.find(deep) for finder in index.finders.values()), strict=True)
-        return [fuse_ranks(ranked, self.constant)[: query.k] for query, ranked in zip(queries, rankings, strict=True)]
+        return [
+            fuse_ranks(ranked, self.constant)[: query.k]
+            for query, ranked in zip(queries, rankings, strict=True)
+        ]
 
 
 def fuse_ranks(rankings: Rankings, constant: int) -> list[tuple[int, float]]:
@@ -135,7 +144,9 @@ class Knn(Composite):
     fuzzy: Annotated[Retriever, Setting("Retriever by letters.")]
 
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
-        by_meaning = index.finders["dense"].find([replace(query, k=(query.k + 1) // 2) for query in queries])
+        by_meaning = index.finders["dense"].find(
+            [replace(query, k=(query.k + 1) // 2) for query in queries]
+        )
         by_letters = index.finders["fuzzy"].find(queries)
         return [
             list(dict.fromkeys([*meaning, *letters]))[: query.k]
@@ -155,15 +166,21 @@ class Mdr(Composite):
     separator: between question and passage in the second query.
     """
 
-    dense: Annotated[Retriever, Setting("Dense retriever with the encoder: retriever@retriever.dense=NAME.")]
-    first_hop: Annotated[Count, Setting("Passages of the first hop.", other="KGP supplement 8.2")] = 15
+    dense: Annotated[
+        Retriever, Setting("Dense retriever with the encoder: retriever@retriever.dense=NAME.")
+    ]
+    first_hop: Annotated[
+        Count, Setting("Passages of the first hop.", other="KGP supplement 8.2")
+    ] = 15
     second_hop: Annotated[
-        Count, Setting("Passages of the second hop for each of the first.", other="KGP supplement 8.2")
+        Count,
+        Setting("Passages of the second hop for each of the first.", other="KGP supplement 8.2"),
     ] = 3
     score: Annotated[
         Literal["product", "sum"],
         Setting(
-            "Score of a pair: product (KGP supplement 8.2) | sum (Xiong et al., 2021).", other="KGP supplement 8.2"
+            "Score of a pair: product (KGP supplement 8.2) | sum (Xiong et al., 2021).",
+            other="KGP supplement 8.2",
         ),
     ] = "product"
     separator: Annotated[
@@ -178,7 +195,9 @@ class Mdr(Composite):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.dense, Dense):
-            raise ConfigError(f"retriever.dense: {type(self.dense).__name__} has no embeddings. Choose a dense one")
+            raise ConfigError(
+                f"retriever.dense: {type(self.dense).__name__} has no embeddings. Choose a dense one"
+            )
 
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
         search = index.finders["dense"].find_scored
@@ -186,19 +205,26 @@ class Mdr(Composite):
         hops = [
             # one more passage, because the first hop's is often its own nearest
             replace(
-                query, text=f"{query.text}{self.separator}{index.passages[position].wording}", k=self.second_hop + 1
+                query,
+                text=f"{query.text}{self.separator}{index.passages[position].wording}",
+                k=self.second_hop + 1,
             )
             for query, first in zip(queries, firsts, strict=True)
             for position, _ in first
         ]
         seconds = iter(search(hops))
-        return [self._rank_pairs(query, first, seconds) for query, first in zip(queries, firsts, strict=True)]
+        return [
+            self._rank_pairs(query, first, seconds)
+            for query, first in zip(queries, firsts, strict=True)
+        ]
 
     def _rank_pairs(self, query: Query, first: Scored, seconds: Iterator[Scored]) -> list[int]:
         pairs = []
         # `seconds` continues with the next query's
         for (position, score), second in zip(first, seconds, strict=False):
-            others = [(other, more) for other, more in second if other != position][: self.second_hop]
+            others = [(other, more) for other, more in second if other != position][
+                : self.second_hop
+            ]
             pairs += [(-self._pair_score(score, more), position, other) for other, more in others]
         ranked = chain.from_iterable((position, other) for _, position, other in sorted(pairs))
         # if there is no other passage to pair with

@@ -85,7 +85,9 @@ class Dense:
     ] = "auto"
     storage: Annotated[
         Literal["float32", "float16"],
-        Setting("Number type of the index: float32 | float16, half the disk. Scores then differ in the fourth digit."),
+        Setting(
+            "Number type of the index: float32 | float16, half the disk. Scores then differ in the fourth digit."
+        ),
     ] = "float32"
     lists: Annotated[
         Count,
@@ -114,14 +116,24 @@ class Dense:
         AddedLater(),
     ] = 64
     links: Annotated[
-        Count, Setting("Hnsw: number of neighbors of a vector.", other="FAISS' guidelines", only_if=LINKED)
+        Count,
+        Setting(
+            "Hnsw: number of neighbors of a vector.", other="FAISS' guidelines", only_if=LINKED
+        ),
     ] = 32
     build_breadth: Annotated[
-        Count, Setting("Hnsw: candidates for each vector that is added.", ours="our choice", only_if=LINKED)
+        Count,
+        Setting(
+            "Hnsw: candidates for each vector that is added.", ours="our choice", only_if=LINKED
+        ),
     ] = 80
     breadth: Annotated[
         Count,
-        Setting("Hnsw: candidates that a query follows.", ours="chosen by recall, see docs/dev/LOG.md", only_if=LINKED),
+        Setting(
+            "Hnsw: candidates that a query follows.",
+            ours="chosen by recall, see docs/dev/LOG.md",
+            only_if=LINKED,
+        ),
     ] = 256
 
     pools: ClassVar[bool] = True
@@ -159,7 +171,9 @@ class Dense:
             with explain_storage_errors(folder / VECTORS):
                 if vectors is None:
                     shape = (count, rows.shape[1])
-                    vectors = np.lib.format.open_memmap(folder / VECTORS, "w+", np.dtype(self.storage), shape)
+                    vectors = np.lib.format.open_memmap(
+                        folder / VECTORS, "w+", np.dtype(self.storage), shape
+                    )
                 vectors[start : start + len(rows)] = rows
                 vectors.flush()
             if count > SHARD:
@@ -191,14 +205,20 @@ class Dense:
         texts = [self._text(passage) for passage in passages]
         return self._encode_once(texts, get_biencoder(self.loaded_encoder).vectors)
 
-    def _encode_once(self, texts: Sequence[str], encode: Callable[[Kind, Sequence[str]], Vectors]) -> Vectors:
+    def _encode_once(
+        self, texts: Sequence[str], encode: Callable[[Kind, Sequence[str]], Vectors]
+    ) -> Vectors:
         identity = {**identity_of(self.loaded_encoder), "kind": "passage"}
         is_checked = can_change(self.loaded_encoder)
-        return encode_once(identity, texts, lambda some: encode("passage", some), is_checked=is_checked)
+        return encode_once(
+            identity, texts, lambda some: encode("passage", some), is_checked=is_checked
+        )
 
     @property
     def loaded_encoder(self) -> Encoder:
-        return SentenceTransformer.of(self.encoder) if isinstance(self.encoder, str) else self.encoder
+        return (
+            SentenceTransformer.of(self.encoder) if isinstance(self.encoder, str) else self.encoder
+        )
 
     def search(self, vectors: NDArray[Any], folder: Path) -> Nearest:
         """Return the function that proposes candidates."""
@@ -210,7 +230,11 @@ class Dense:
 
     def _vector_settings(self) -> dict[str, Json]:
         """Return what decides the vectors on disk."""
-        return {"encoder": identity_of(self.loaded_encoder), "separator": self.separator, "storage": self.storage}
+        return {
+            "encoder": identity_of(self.loaded_encoder),
+            "separator": self.separator,
+            "storage": self.storage,
+        }
 
     def _text(self, passage: Passage) -> str:
         """Return title, separator and text, or the one that is not blank."""
@@ -219,7 +243,9 @@ class Dense:
     def _make_faiss(self, vectors: NDArray[Any]) -> Any:
         faiss, (count, dimensions) = _import_faiss(), vectors.shape
         lists = min(self.lists, count // TRAINING)
-        index: Any = faiss.index_factory(dimensions, self._faiss_recipe(lists, count), faiss.METRIC_INNER_PRODUCT)
+        index: Any = faiss.index_factory(
+            dimensions, self._faiss_recipe(lists, count), faiss.METRIC_INNER_PRODUCT
+        )
         if self.backend == "hnsw":
             index.hnsw.efConstruction = self.build_breadth
         if not index.is_trained:
@@ -244,14 +270,18 @@ class Dense:
         faiss = _import_faiss()
         gpus = _faiss_gpus(self.device)
         # On a CPU the lists stay in the file, and pages of it are read when a query needs them
-        index = faiss.read_index(str(file)) if gpus else faiss.read_index(str(file), faiss.IO_FLAG_MMAP)
+        index = (
+            faiss.read_index(str(file)) if gpus else faiss.read_index(str(file), faiss.IO_FLAG_MMAP)
+        )
         more = REFINED if self.backend == "ivfpq" else 1
         if isinstance(index, faiss.IndexHNSW):
             index.hnsw.efSearch = self.breadth
         elif isinstance(index, faiss.IndexIVF):
             index.nprobe = self.probes
         if not gpus or isinstance(index, faiss.IndexHNSW | faiss.IndexScalarQuantizer):
-            return lambda queries, count: index.search(np.ascontiguousarray(queries), more * count)[1]
+            return lambda queries, count: index.search(np.ascontiguousarray(queries), more * count)[
+                1
+            ]
         index = _move_to_gpus(index, gpus)
 
         def search(queries: Vectors, count: int) -> Any:
@@ -288,16 +318,23 @@ class DenseFinder(Finder):
         """Return positions with their inner products, see `biencoder.relevance`, best first."""
         if not queries:
             return []
-        embedded = get_biencoder(self.settings.loaded_encoder).vectors("query", [query.text for query in queries])
+        embedded = get_biencoder(self.settings.loaded_encoder).vectors(
+            "query", [query.text for query in queries]
+        )
         results: list[Scored] = [
-            self._rank(vector, query.among or ())[: query.k] for vector, query in zip(embedded, queries, strict=True)
+            self._rank(vector, query.among or ())[: query.k]
+            for vector, query in zip(embedded, queries, strict=True)
         ]
         everywhere = [number for number, query in enumerate(queries) if query.among is None]
         for start in range(0, len(everywhere), QUERIES):
             numbers = everywhere[start : start + QUERIES]
             count = min(len(self._vectors), max(queries[number].k for number in numbers) + SPARE)
-            for number, positions in zip(numbers, self._nearest(embedded[numbers], count), strict=True):
-                results[number] = self._choose(embedded[number], queries[number].k, positions, count)
+            for number, positions in zip(
+                numbers, self._nearest(embedded[numbers], count), strict=True
+            ):
+                results[number] = self._choose(
+                    embedded[number], queries[number].k, positions, count
+                )
         return results
 
     def _choose(self, vector: Vectors, k: int, positions: NDArray[np.int64], count: int) -> Scored:
@@ -318,19 +355,28 @@ class DenseFinder(Finder):
         """Return all of the positions with their exact scores."""
         at = np.sort(np.array(positions, dtype=np.int64))
         scores = relevance(vector, self._vectors[at].astype(np.float32))
-        return [(int(at[position]), float(scores[position])) for position in rank_positions(scores, len(at))]
+        return [
+            (int(at[position]), float(scores[position]))
+            for position in rank_positions(scores, len(at))
+        ]
 
 
 def nearest_exactly(vectors: NDArray[Any], queries: Vectors, count: int) -> NDArray[np.int64]:
     """Return the positions of the `count` largest inner products, straight from the mapped file: memory stays small."""
-    scores, positions = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+    scores, positions = (
+        np.empty((len(queries), 0), np.float32),
+        np.empty((len(queries), 0), np.int64),
+    )
     for start in range(0, len(vectors), SHARD):
         rows = np.asarray(vectors[start : start + SHARD], dtype=np.float32)
         scores = np.concatenate([scores, queries @ rows.T], axis=1)
         here = np.broadcast_to(np.arange(start, start + len(rows)), (len(queries), len(rows)))
         positions = np.concatenate([positions, here], axis=1)
         best = np.argpartition(-scores, min(count, scores.shape[1]) - 1, axis=1)[:, :count]
-        scores, positions = np.take_along_axis(scores, best, axis=1), np.take_along_axis(positions, best, axis=1)
+        scores, positions = (
+            np.take_along_axis(scores, best, axis=1),
+            np.take_along_axis(positions, best, axis=1),
+        )
     return positions
 
 
@@ -393,14 +439,18 @@ def _move_to_gpus(index: Any, gpus: Sequence[int]) -> Any:
     return faiss.index_cpu_to_gpus_list(index, options, list(gpus))
 
 
-def _encode(texts: Sequence[str], encode: Callable[[Sequence[str]], Vectors], advance: Progress) -> Vectors:
+def _encode(
+    texts: Sequence[str], encode: Callable[[Sequence[str]], Vectors], advance: Progress
+) -> Vectors:
     """Return a row for each text; shorter texts are encoded first, so that a batch pads little."""
     order = np.argsort([len(text) for text in texts], kind="stable")
     blocks = []
     for start in range(0, len(order), BLOCK):
         block = encode([texts[position] for position in order[start : start + BLOCK]])
         if not np.isfinite(block).all():
-            raise DataError("the encoder returns vectors that are not finite. Set retriever.encoder.dtype=float32")
+            raise DataError(
+                "the encoder returns vectors that are not finite. Set retriever.encoder.dtype=float32"
+            )
         blocks.append(block)
         advance(len(block))
     rows: Vectors = np.concatenate(blocks)[np.argsort(order)]
@@ -411,7 +461,9 @@ def _read_progress(folder: Path, settings: JsonObject) -> int:
     """Return the number of vectors that an interrupted build with these settings saved."""
     try:
         progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
-        return int(progress["done"]) if progress["settings"] == json.loads(json.dumps(settings)) else 0
+        return (
+            int(progress["done"]) if progress["settings"] == json.loads(json.dumps(settings)) else 0
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return 0
 

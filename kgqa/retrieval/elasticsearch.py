@@ -68,15 +68,21 @@ class Elasticsearch:
     """
 
     fields: Annotated[
-        Boosts, Setting("Weights of title and text. A field without a weight is not searched.", other="IRCoT's index")
+        Boosts,
+        Setting(
+            "Weights of title and text. A field without a weight is not searched.",
+            other="IRCoT's index",
+        ),
     ] = field(default_factory=lambda: {"title": 1.0, "text": 1.0})
     analyzer: Annotated[str, Setting("Analyzer of the index.", other="IRCoT's index")] = "english"
     k1: Annotated[
-        NotNegative, Setting("Saturation of repeated words.", other="Elasticsearch's default, as in IRCoT")
+        NotNegative,
+        Setting("Saturation of repeated words.", other="Elasticsearch's default, as in IRCoT"),
     ] = 1.2
-    b: Annotated[Share, Setting("Influence of a passage's length.", other="Elasticsearch's default, as in IRCoT")] = (
-        0.75
-    )
+    b: Annotated[
+        Share,
+        Setting("Influence of a passage's length.", other="Elasticsearch's default, as in IRCoT"),
+    ] = 0.75
 
     # an index on the server for each question
     pools: ClassVar[bool] = False
@@ -100,16 +106,25 @@ class Elasticsearch:
                 server.load(name, self._index_settings(), passages, advance)
             else:
                 advance(len(passages))
-        replace_file(folder / FOLDER_FILE, json.dumps({"index": name, "passages": len(passages)}) + "\n", AGAIN)
+        replace_file(
+            folder / FOLDER_FILE,
+            json.dumps({"index": name, "passages": len(passages)}) + "\n",
+            AGAIN,
+        )
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
-        return _Finder(self, decode_json((folder / FOLDER_FILE).read_bytes())["index"], len(passages), folder)
+        return _Finder(
+            self, decode_json((folder / FOLDER_FILE).read_bytes())["index"], len(passages), folder
+        )
 
     def query(self, query: Query) -> dict[str, Json]:
         """Return the body of a search: any word in any field; equal scores by position."""
         first = FIRST_WORDS.match(clean(query.text))
         text = first[0] if first else ""
-        should = [{"match": {field: {"query": text, "boost": boost}}} for field, boost in self.fields.items()]
+        should = [
+            {"match": {field: {"query": text, "boost": boost}}}
+            for field, boost in self.fields.items()
+        ]
         matching: dict[str, Json] = {"should": should, "minimum_should_match": 1}
         if query.among is not None:
             matching["filter"] = [{"terms": {"place": list(query.among)}}]
@@ -173,7 +188,10 @@ class _Finder(Finder):
         for start in range(0, len(queries), QUERIES):
             bodies = [self.settings.query(query) for query in queries[start : start + QUERIES]]
             replies = self._server.search(self.name, bodies)
-            scored += [[(int(hit["_id"]), float(hit["sort"][0])) for hit in reply["hits"]["hits"]] for reply in replies]
+            scored += [
+                [(int(hit["_id"]), float(hit["sort"][0])) for hit in reply["hits"]["hits"]]
+                for reply in replies
+            ]
         return scored
 
     def close(self) -> None:
@@ -198,9 +216,13 @@ class ElasticsearchConnection:
         from elasticsearch import Elasticsearch as Client
 
         self.url = os.environ.get("KGQA_ES_URL", "").rstrip("/") or DEFAULT_URL
-        key, user, password, certificates = (os.environ.get(f"KGQA_ES_{name}", "") for name in VARIABLES)
+        key, user, password, certificates = (
+            os.environ.get(f"KGQA_ES_{name}", "") for name in VARIABLES
+        )
         if "@" in self.url:
-            raise ConfigError("KGQA_ES_URL: holds credentials. Put them into KGQA_ES_USER and KGQA_ES_PASSWORD")
+            raise ConfigError(
+                "KGQA_ES_URL: holds credentials. Put them into KGQA_ES_USER and KGQA_ES_PASSWORD"
+            )
         try:
             # otherwise found out by the first request, as a server that cannot be reached
             if certificates:
@@ -227,15 +249,29 @@ class ElasticsearchConnection:
             reply = self.client.options(ignore_status=404).count(index=index)
         if "count" not in reply:
             return "is missing"
-        return "" if reply["count"] == count else f"has {reply['count']} passages instead of {count}"
+        return (
+            "" if reply["count"] == count else f"has {reply['count']} passages instead of {count}"
+        )
 
-    def load(self, index: str, settings: Mapping[str, Any], passages: Sequence[Passage], advance: Progress) -> None:
+    def load(
+        self,
+        index: str,
+        settings: Mapping[str, Any],
+        passages: Sequence[Passage],
+        advance: Progress,
+    ) -> None:
         """Make the index with these passages, their positions as ids. Refreshing it at the end marks it as complete."""
         from elasticsearch import BadRequestError
         from elasticsearch.helpers import streaming_bulk
 
         documents = (
-            {"_index": index, "_id": str(place), "place": place, "title": clean(each.title), "text": clean(each.text)}
+            {
+                "_index": index,
+                "_id": str(place),
+                "place": place,
+                "title": clean(each.title),
+                "text": clean(each.text),
+            }
             for place, each in enumerate(passages)
         )
         with self._explain_errors():
@@ -243,11 +279,15 @@ class ElasticsearchConnection:
             try:
                 self.client.indices.create(index=index, **settings)
             except BadRequestError as error:
-                raise ConfigError(f"retriever=elasticsearch: the server rejects these settings. {error}") from None
+                raise ConfigError(
+                    f"retriever=elasticsearch: the server rejects these settings. {error}"
+                ) from None
             limits = {"chunk_size": CHUNK, "max_chunk_bytes": CHUNK_BYTES, "max_retries": 5}
             for _ in streaming_bulk(self.client, documents, **limits):
                 advance(1)
-            self.client.options(request_timeout=MERGE_SECONDS).indices.forcemerge(index=index, max_num_segments=1)
+            self.client.options(request_timeout=MERGE_SECONDS).indices.forcemerge(
+                index=index, max_num_segments=1
+            )
             self.client.indices.refresh(index=index)
         if problem := self.find_problem(index, len(passages)):
             raise DataError(f"KGQA_ES_URL={self.url}: index {index} {problem}. {AGAIN}")
@@ -258,10 +298,14 @@ class ElasticsearchConnection:
 
         header = {"allow_partial_search_results": False}
         with self._explain_errors():
-            reply = self.client.msearch(index=index, searches=[part for body in bodies for part in (header, body)])
+            reply = self.client.msearch(
+                index=index, searches=[part for body in bodies for part in (header, body)]
+            )
             for one in reply["responses"]:
                 if "error" in one:
-                    raise ApiError("a search failed", meta=replace(reply.meta, status=one["status"]), body=one)
+                    raise ApiError(
+                        "a search failed", meta=replace(reply.meta, status=one["status"]), body=one
+                    )
         return list(reply["responses"])
 
     def close(self) -> None:
@@ -277,7 +321,9 @@ class ElasticsearchConnection:
         try:
             yield
         except UnsupportedProductError:
-            raise ConfigError(f"{where}: this server is not Elasticsearch. Name an 8.x or 9.x server") from None
+            raise ConfigError(
+                f"{where}: this server is not Elasticsearch. Name an 8.x or 9.x server"
+            ) from None
         except BulkIndexError as error:
             (outcome,) = error.errors[0].values()
             refusal = outcome.get("error", {})
@@ -285,7 +331,9 @@ class ElasticsearchConnection:
                 raise StorageError(
                     f"{where}: {refusal['reason']}. Free disk space there, then run the same command again"
                 ) from None
-            raise DataError(f"{where}: passage {outcome['_id']} was rejected: {refusal.get('reason')}") from None
+            raise DataError(
+                f"{where}: passage {outcome['_id']} was rejected: {refusal.get('reason')}"
+            ) from None
         except ApiError as error:
             # its cause could show a header of the request
             status, body = error.meta.status, error.body
@@ -315,6 +363,8 @@ def _explain_rejection(where: str, status: int, body: object) -> Exception:
         details = {"reason": " ".join(str(body)[:200].split())}
     kind = details.get("type", "")
     if kind == "media_type_header_exception":
-        newer = f"the server is older than the Python client elasticsearch {version('elasticsearch')}"
+        newer = (
+            f"the server is older than the Python client elasticsearch {version('elasticsearch')}"
+        )
         return ConfigError(f"{where}: {newer}. Run: pip install '{CLIENT}'")
     return EngineError(f"{where}: HTTP {status} {kind}: {details.get('reason', '')}")

@@ -20,7 +20,12 @@ from kgqa.util.optional_deps import require_packages
 from kgqa.util.settings import HASHED_WEIGHTS, ORDER_OF_SUMS, Setting
 from kgqa.util.validators import Count, at_least
 
-SENTENCE_PACKAGES = ("sentence-transformers", "sentence-transformers", "transformers", "torch")  # extra, packages
+SENTENCE_PACKAGES = (
+    "sentence-transformers",
+    "sentence-transformers",
+    "transformers",
+    "torch",
+)  # extra, packages
 PLAIN_PACKAGES = ("transformers", "transformers", "torch")
 
 
@@ -35,7 +40,9 @@ class SentenceTransformer(Encoder):
 
     model: Annotated[
         str,
-        Setting("A folder, or a name on the hub. all-MiniLM-L6-v2 comes from its package if that is installed."),
+        Setting(
+            "A folder, or a name on the hub. all-MiniLM-L6-v2 comes from its package if that is installed."
+        ),
         HASHED_WEIGHTS,
     ]
     query_prefix: Annotated[
@@ -45,15 +52,19 @@ class SentenceTransformer(Encoder):
         str | None, Setting("Text before each passage. null: the model's own prompt for documents.")
     ] = ""
     max_length: Annotated[
-        Count | None, Setting("Maximum tokens, prefix included. Longer texts are cut. null: the model's own.")
+        Count | None,
+        Setting("Maximum tokens, prefix included. Longer texts are cut. null: the model's own."),
     ] = None
     batch_size: Annotated[Count, Setting("Texts encoded at once."), ORDER_OF_SUMS] = 32
     device: Annotated[str, Setting("auto | cpu | cuda."), ORDER_OF_SUMS] = "auto"
     dtype: Annotated[
-        Literal["float32", "bfloat16", "float16"], Setting("Number type: float32 | float16 | bfloat16.")
+        Literal["float32", "bfloat16", "float16"],
+        Setting("Number type: float32 | float16 | bfloat16."),
     ] = "float32"
     dimensions: Annotated[
-        Count | None, Setting("Numbers per vector, to plan GPUs without the weights. null: unknown."), HASHED_WEIGHTS
+        Count | None,
+        Setting("Numbers per vector, to plan GPUs without the weights. null: unknown."),
+        HASHED_WEIGHTS,
     ] = None
 
     @classmethod
@@ -93,7 +104,9 @@ def _load_sentence_transformer(settings: SentenceTransformer) -> Any:
             "of a plain encoder, such as contriever, and set its model and pooling"
         )
     key = f"model={settings.model}"
-    model = load_sentence_transformer("SentenceTransformer", folder, key, settings.device, settings.dtype)
+    model = load_sentence_transformer(
+        "SentenceTransformer", folder, key, settings.device, settings.dtype
+    )
     if settings.max_length is not None:
         model.max_seq_length = settings.max_length
     return model
@@ -120,38 +133,56 @@ class PlainEncoder(Encoder):
     ] = None
     pooling: Annotated[
         Literal["cls", "mean", "last"],
-        Setting("Vector of a text: cls, the first token's | mean | last, the end-of-sequence token's."),
+        Setting(
+            "Vector of a text: cls, the first token's | mean | last, the end-of-sequence token's."
+        ),
     ] = field(kw_only=True)
-    normalise: Annotated[bool, Setting("Scale vectors to length 1, so that scores are cosines.")] = False
+    normalise: Annotated[
+        bool, Setting("Scale vectors to length 1, so that scores are cosines.")
+    ] = False
     query_prefix: Annotated[str, Setting("Text before each query.")] = ""
     passage_prefix: Annotated[str, Setting("Text before each passage.")] = ""
     max_length: Annotated[
-        int, Setting("Maximum tokens, prefix and special tokens included. Longer texts are cut."), at_least(8)
+        int,
+        Setting("Maximum tokens, prefix and special tokens included. Longer texts are cut."),
+        at_least(8),
     ] = 512
     batch_size: Annotated[Count, Setting("Texts encoded at once."), ORDER_OF_SUMS] = 32
     device: Annotated[str, Setting("auto | cpu | cuda."), ORDER_OF_SUMS] = "auto"
     dtype: Annotated[
-        Literal["float32", "bfloat16", "float16"], Setting("Number type: float32 | float16 | bfloat16.")
+        Literal["float32", "bfloat16", "float16"],
+        Setting("Number type: float32 | float16 | bfloat16."),
     ] = "float32"
     dimensions: Annotated[
-        Count | None, Setting("Numbers per vector, to plan GPUs without the weights. null: unknown."), HASHED_WEIGHTS
+        Count | None,
+        Setting("Numbers per vector, to plan GPUs without the weights. null: unknown."),
+        HASHED_WEIGHTS,
     ] = None
 
     def loads(self) -> JsonObject:
         """Return the hashes of the weights of queries and of passages, or their revisions."""
         require_packages(*PLAIN_PACKAGES)
-        return {"weights": [hub.identify_weights(self._model(kind)) for kind in ("query", "passage")]}
+        return {
+            "weights": [hub.identify_weights(self._model(kind)) for kind in ("query", "passage")]
+        }
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> Vectors:
         """Return a row for each text; texts of like length share a batch."""
         import torch
 
-        network, prefix = _load_plain(self._model(kind), self.device, self.dtype), self._prefix(kind)
-        ids = network.tokenize([prefix + clean(text) for text in texts], self.max_length, end=self.pooling == "last")
+        network, prefix = (
+            _load_plain(self._model(kind), self.device, self.dtype),
+            self._prefix(kind),
+        )
+        ids = network.tokenize(
+            [prefix + clean(text) for text in texts], self.max_length, end=self.pooling == "last"
+        )
         rows: list[Vectors] = [np.empty(0, np.float32)] * len(ids)
         for positions, padded, mask in network.batches(ids, self.batch_size):
             with torch.inference_mode():
-                pooled = self._pool(network.model(input_ids=padded, attention_mask=mask), mask).float()
+                pooled = self._pool(
+                    network.model(input_ids=padded, attention_mask=mask), mask
+                ).float()
                 if self.normalise:
                     pooled = torch.nn.functional.normalize(pooled, dim=1)
             for position, row in zip(positions, pooled.cpu().numpy(), strict=True):

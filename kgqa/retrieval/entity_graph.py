@@ -55,15 +55,24 @@ class EntityGraph(Composite):
         ),
     ]
     depth: Annotated[
-        Count, Setting("Number of passages with a score of `passages`. Other passages have 0.", ours="our choice")
+        Count,
+        Setting(
+            "Number of passages with a score of `passages`. Other passages have 0.",
+            ours="our choice",
+        ),
     ] = 1000
     hops: Annotated[
-        Count, Setting("Number of steps from entities over sentences to other entities.", ours="which has at most 4")
+        Count,
+        Setting(
+            "Number of steps from entities over sentences to other entities.",
+            ours="which has at most 4",
+        ),
     ] = 1
     threshold: Annotated[
         Share,
         Setting(
-            "Least activation of an entity.", other="LinearRAG's scripts: 0.4 for HotpotQA and 2Wiki, 0.1 for MuSiQue"
+            "Least activation of an entity.",
+            other="LinearRAG's scripts: 0.4 for HotpotQA and 2Wiki, 0.1 for MuSiQue",
         ),
     ] = 0.3
     fold_names: Annotated[
@@ -75,14 +84,24 @@ class EntityGraph(Composite):
     ] = True
     title_weight: Annotated[
         NotNegative,
-        Setting("Weight of the edge between a passage and its title. Other edges have 1.", ours="our choice"),
+        Setting(
+            "Weight of the edge between a passage and its title. Other edges have 1.",
+            ours="our choice",
+        ),
     ] = 6.0
     passage_weight: Annotated[
-        NotNegative, Setting("Weight of the passages' scores, next to the entities' activations.", ours="our choice")
+        NotNegative,
+        Setting(
+            "Weight of the passages' scores, next to the entities' activations.", ours="our choice"
+        ),
     ] = 0.05
     damping: Annotated[
         Damping,
-        Setting("Probability to follow an edge instead of restarting.", ours="our choice", other="HippoRAG: 0.5"),
+        Setting(
+            "Probability to follow an edge instead of restarting.",
+            ours="our choice",
+            other="HippoRAG: 0.5",
+        ),
     ] = 0.7
 
     # raise it when equal settings give other results
@@ -113,7 +132,9 @@ class EntityGraph(Composite):
 
     def load(self, folder: Path) -> _Graph:
         names, terms = (sparse.load_words(folder / file) for file in (NAMES, TERMS))
-        sentences, mentions, edges = (sparse.load_matrix(folder / file) for file in (SENTENCES, MENTIONS, EDGES))
+        sentences, mentions, edges = (
+            sparse.load_matrix(folder / file) for file in (SENTENCES, MENTIONS, EDGES)
+        )
         return _Graph(names, terms, sentences, mentions, mentions.T.tocsr(), PassageWalk.of(edges))
 
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
@@ -126,9 +147,13 @@ class EntityGraph(Composite):
             for query, scored in zip(queries, wide, strict=True)
         ]
 
-    def _rank(self, graph: _Graph, query: Query, entities: Sequence[int], scored: Scored) -> list[int]:
+    def _rank(
+        self, graph: _Graph, query: Query, entities: Sequence[int], scored: Scored
+    ) -> list[int]:
         weights = self.passage_weight * normalize_scores(scored, len(graph.walk.own))
-        scores = graph.walk.rank(self._activate(graph, query.text, entities), weights, self.damping, TOLERANCE)
+        scores = graph.walk.rank(
+            self._activate(graph, query.text, entities), weights, self.damping, TOLERANCE
+        )
         return rank_found(scores.round(DIGITS), query)
 
     def _activate(self, graph: _Graph, query: str, entities: Sequence[int]) -> dict[int, float]:
@@ -193,7 +218,9 @@ class _Graph:
         return similarities
 
 
-def find_names(text: str, vocabulary: Container[str], *, fold: bool, any_case: bool = False) -> list[str]:
+def find_names(
+    text: str, vocabulary: Container[str], *, fold: bool, any_case: bool = False
+) -> list[str]:
     """Return the known names in a text from the left, the longest first; names do not overlap.
 
     A name starts with a word with a capital letter or a digit.
@@ -236,18 +263,29 @@ def fold_accents(text: str) -> str:
     return "".join(letter for letter in letters if not unicodedata.combining(letter))
 
 
-def _build_graph(passages: Sequence[Passage], folder: Path, *, fold: bool, title_weight: float) -> None:
+def _build_graph(
+    passages: Sequence[Passage], folder: Path, *, fold: bool, title_weight: float
+) -> None:
     from scipy.sparse import csr_matrix
 
     def read(text: str) -> str:
         return fold_accents(text) if fold else text
 
-    titles = [_join_name(WORD.findall(read(bare_title(passage.title))), fold=fold) for passage in passages]
+    titles = [
+        _join_name(WORD.findall(read(bare_title(passage.title))), fold=fold) for passage in passages
+    ]
     runs = (run for passage in passages for run in find_capitalized_names(read(passage.text)))
     vocabulary = {*titles, *(_join_name(run, fold=fold) for run in runs)} - {""}
-    split = [(number, sentence) for number, each in enumerate(passages) for sentence in sentences(each.text) or [""]]
+    split = [
+        (number, sentence)
+        for number, each in enumerate(passages)
+        for sentence in sentences(each.text) or [""]
+    ]
     names, mentions = sparse.count_items(
-        ({*find_names(sentence, vocabulary, fold=fold), titles[number]} - {""} for number, sentence in split),
+        (
+            {*find_names(sentence, vocabulary, fold=fold), titles[number]} - {""}
+            for number, sentence in split
+        ),
         sorted(vocabulary),
     )
     terms, weights = sparse.count_items(

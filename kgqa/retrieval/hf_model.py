@@ -28,7 +28,9 @@ class Network:
 
         end: the last is the end-of-sequence token, whether or not the tokenizer adds it.
         """
-        ids: list[list[int]] = self.tokenizer(list(texts), truncation=True, max_length=most)["input_ids"]
+        ids: list[list[int]] = self.tokenizer(list(texts), truncation=True, max_length=most)[
+            "input_ids"
+        ]
         eos = self.tokenizer.eos_token_id
         if not end or eos is None:
             return ids
@@ -46,7 +48,9 @@ class Network:
         for start in range(0, len(order), size):
             positions = order[start : start + size]
             texts = [torch.tensor(rows[position], dtype=torch.long) for position in positions]
-            ids = pad_sequence(texts, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0)
+            ids = pad_sequence(
+                texts, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0
+            )
             mask = pad_sequence([torch.ones_like(text) for text in texts], batch_first=True)
             yield positions, ids.to(self.device), mask.to(self.device)
 
@@ -90,7 +94,9 @@ def load_network(folder: Path, load: Callable[..., Any], *, device: str, dtype: 
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         model, report = load(folder, dtype=getattr(torch, dtype), output_loading_info=True)
         model = model.eval().to(device)
-    if absent := sorted(key for key in report["missing_keys"] if not any(part in key for part in UNUSED)):
+    if absent := sorted(
+        key for key in report["missing_keys"] if not any(part in key for part in UNUSED)
+    ):
         raise ConfigError(
             f"model={folder}: its weights lack {absent[0]} and {len(absent) - 1} others, so it is a model of another "
             "kind. Name another folder"
@@ -98,7 +104,9 @@ def load_network(folder: Path, load: Callable[..., Any], *, device: str, dtype: 
     return Network(model, tokenizer, device)
 
 
-def load_sentence_transformer(name: str, folder: Path, key: str, device: str, dtype: str, **options: Any) -> Any:
+def load_sentence_transformer(
+    name: str, folder: Path, key: str, device: str, dtype: str, **options: Any
+) -> Any:
     """Return an object of the class `name` of sentence-transformers."""
     import sentence_transformers
     import torch
@@ -107,4 +115,6 @@ def load_sentence_transformer(name: str, folder: Path, key: str, device: str, dt
     transformers.utils.logging.disable_progress_bar()
     device, options["model_kwargs"] = torch_device(device), {"dtype": getattr(torch, dtype)}
     with explain_load_errors(device, key):
-        return getattr(sentence_transformers, name)(str(folder), device=device, local_files_only=True, **options)
+        return getattr(sentence_transformers, name)(
+            str(folder), device=device, local_files_only=True, **options
+        )

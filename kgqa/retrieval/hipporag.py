@@ -59,19 +59,26 @@ class TripleRetriever(Composite):
     """
 
     passages: Annotated[
-        Retriever, Setting("Retriever of passages: bm25 or a dense one, retriever@retriever.passages=NAME.")
+        Retriever,
+        Setting("Retriever of passages: bm25 or a dense one, retriever@retriever.passages=NAME."),
     ]
     facts: Annotated[Retriever, Setting("Retriever of facts.")]
     triples: Annotated[RetrievedTriples, Setting("Where the triples come from.")]
     damping: Annotated[
-        Damping, Setting("Probability to follow an edge instead of restarting.", code="released code")
+        Damping,
+        Setting("Probability to follow an edge instead of restarting.", code="released code"),
     ] = 0.5
-    synonym_similarity: Annotated[Share, Setting("Least similarity of synonyms.", code="released code")] = 0.8
-    max_synonyms: Annotated[Count, Setting("Maximum number of synonyms of a name.", code="released code")] = 100
+    synonym_similarity: Annotated[
+        Share, Setting("Least similarity of synonyms.", code="released code")
+    ] = 0.8
+    max_synonyms: Annotated[
+        Count, Setting("Maximum number of synonyms of a name.", code="released code")
+    ] = 100
     names: Annotated[
         Literal["unicode", "ascii"],
         Setting(
-            "Letters that names keep: unicode, all | ascii, A to Z and digits.", ours="the released code has ascii"
+            "Letters that names keep: unicode, all | ascii, A to Z and digits.",
+            ours="the released code has ascii",
         ),
     ] = "unicode"
     filter: Annotated[
@@ -82,7 +89,9 @@ class TripleRetriever(Composite):
             paper="recognition memory",
         ),
     ] = True
-    max_filter_tokens: Annotated[Count, Setting("Maximum tokens of the filter's reply.", ours="our choice")] = 512
+    max_filter_tokens: Annotated[
+        Count, Setting("Maximum tokens of the filter's reply.", ours="our choice")
+    ] = 512
 
     # raise it when equal settings give other results
     version: ClassVar[int] = VERSION
@@ -111,7 +120,9 @@ class TripleRetriever(Composite):
     def has_program(self) -> bool:
         return self.filter
 
-    async def expand(self, passages: Sequence[Passage], folder: Path | None, advance: Progress) -> Sequence[Passage]:
+    async def expand(
+        self, passages: Sequence[Passage], folder: Path | None, advance: Progress
+    ) -> Sequence[Passage]:
         """Extract the triples of all passages if there is no file of them, and save them. Return no passages."""
 
         async def extract(passage: Passage) -> tuple[list[Fact], bool]:
@@ -122,9 +133,13 @@ class TripleRetriever(Composite):
         results = await settle(*map(extract, passages))
         if folder:
             failed = count_failures(results, "extraction")
-            extracted = [([], True) if isinstance(result, Exception) else result for result in results]
+            extracted = [
+                ([], True) if isinstance(result, Exception) else result for result in results
+            ]
             unreadable = sum(not is_readable for _, is_readable in extracted)
-            by_id = {passage.id: facts for passage, (facts, _) in zip(passages, extracted, strict=True)}
+            by_id = {
+                passage.id: facts for passage, (facts, _) in zip(passages, extracted, strict=True)
+            }
             saved = {"failed": failed, "unreadable": unreadable, "triples": by_id}
             with explain_storage_errors(folder):
                 (folder / TRIPLES).write_bytes(encode_json(saved))
@@ -142,14 +157,18 @@ class TripleRetriever(Composite):
             triples = [[*self.triples.triples(passage)] for passage in passages]
         graph = self._read_graph(triples)
         if not graph.facts:
-            raise ConfigError("retriever.triples: no passage of the corpus has a triple. Choose another file or model")
+            raise ConfigError(
+                "retriever.triples: no passage of the corpus has a triple. Choose another file or model"
+            )
         texts = [Passage.of("", text) for text in self._embedded_texts(graph)]
         self.facts.build(texts, facts, lambda _: None)
         edges = graph.edges | self._find_synonyms(list(graph.names))
         rows, columns = zip(*edges, strict=True)
         nodes = len(graph.names) + len(passages)
         with explain_storage_errors(folder):
-            sparse.save_matrix(folder / EDGES, join_edges(nodes, rows, columns, list(edges.values())))
+            sparse.save_matrix(
+                folder / EDGES, join_edges(nodes, rows, columns, list(edges.values()))
+            )
             (folder / FACTS).write_bytes(
                 encode_json({"facts": graph.facts, "ends": graph.ends, "holders": graph.holders})
             )
@@ -164,7 +183,9 @@ class TripleRetriever(Composite):
 
     def _embedded_texts(self, graph: FactGraph) -> list[str]:
         """Return the text of each fact. The released code embeds a fact in Python's notation of a tuple."""
-        return [str(fact) if isinstance(self.facts, Dense) else " ".join(fact) for fact in graph.facts]
+        return [
+            str(fact) if isinstance(self.facts, Dense) else " ".join(fact) for fact in graph.facts
+        ]
 
     def _find_synonyms(self, names: Sequence[str]) -> Edges:
         if not isinstance(self.facts, Dense):
@@ -177,12 +198,19 @@ class TripleRetriever(Composite):
         counts = dict(super().measure(passages, folder))
         if not self.writer:
             empty = sum(not self.triples.triples(passage) for passage in passages)
-            return counts | {"unmatched": len(self.triples.missing(passages)), "without_triples": empty}
+            return counts | {
+                "unmatched": len(self.triples.missing(passages)),
+                "without_triples": empty,
+            }
         if folder is None:
             return counts
         saved = decode_json((folder / TRIPLES).read_bytes())
         empty = sum(not saved["triples"][passage.id] for passage in passages)
-        return counts | {"failed": saved["failed"], "unreadable": saved["unreadable"], "without_triples": empty}
+        return counts | {
+            "failed": saved["failed"],
+            "unreadable": saved["unreadable"],
+            "without_triples": empty,
+        }
 
 
 @dataclass(frozen=True)
@@ -192,18 +220,26 @@ class HippoRag(TripleRetriever):
     A query without facts gets the ranking of `passages`.
     """
 
-    fact_count: Annotated[Count, Setting("Number of facts from which the walk starts.", code="released code")] = 5
-    entity_count: Annotated[Count, Setting("Number of entities of these facts.", code="released code")] = 5
+    fact_count: Annotated[
+        Count, Setting("Number of facts from which the walk starts.", code="released code")
+    ] = 5
+    entity_count: Annotated[
+        Count, Setting("Number of entities of these facts.", code="released code")
+    ] = 5
     passage_weight: Annotated[
-        NotNegative, Setting("Weight of the passages' scores, next to the entities'.", code="released code")
+        NotNegative,
+        Setting("Weight of the passages' scores, next to the entities'.", code="released code"),
     ] = 0.05
     depth: Annotated[
         Count | None,
         Setting(
-            "Number of facts and of passages with a score; others have 0. null: all have one.", code="released code"
+            "Number of facts and of passages with a score; others have 0. null: all have one.",
+            code="released code",
         ),
     ] = None
-    max_facts: Annotated[Count, Setting("Maximum number of facts that the filter keeps.", code="released code")] = 4
+    max_facts: Annotated[
+        Count, Setting("Maximum number of facts that the filter keeps.", code="released code")
+    ] = 4
 
     async def search(self, call: Search) -> tuple[Passage, ...]:
         """Search from the facts that the model keeps.
@@ -217,7 +253,10 @@ class HippoRag(TripleRetriever):
         reply = await Generate(
             render(TEMPLATE, query=call.query, facts=candidates, most=self.max_facts),
             self.max_filter_tokens,
-            schema=list_schema("facts", {"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3}),
+            schema=list_schema(
+                "facts",
+                {"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3},
+            ),
             role=ROLE,
         )
         facts = (read_list(reply.text, "facts") or ())[: self.max_facts]
@@ -229,14 +268,18 @@ class HippoRag(TripleRetriever):
     def load(self, folder: Path) -> _FactGraph:
         stored = decode_json((folder / FACTS).read_bytes())
         facts = [tuple(fact) for fact in stored["facts"]]
-        return _FactGraph(facts, stored["ends"], stored["holders"], Walk.of(sparse.load_matrix(folder / EDGES)))
+        return _FactGraph(
+            facts, stored["ends"], stored["holders"], Walk.of(sparse.load_matrix(folder / EDGES))
+        )
 
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> list[list[int]]:
         return [self._find(index, query) for query in queries]
 
     def _find(self, index: OpenedIndex, query: Query) -> list[int]:
         graph, count = index.data, len(index.passages)
-        (facts,) = index.finders["facts"].find_scored([replace(query, k=self.depth or len(graph.facts), among=None)])
+        (facts,) = index.finders["facts"].find_scored(
+            [replace(query, k=self.depth or len(graph.facts), among=None)]
+        )
         best_facts = [fact for fact, _ in facts[: self.fact_count]]
         if query.facts is not None:
             best_facts = [graph.numbers[fact] for fact in query.facts if fact in graph.numbers]
@@ -245,14 +288,20 @@ class HippoRag(TripleRetriever):
         scores = normalize_scores(facts, len(graph.facts))
         reset = np.zeros(len(graph.walk.roots))
         weights = graph.weigh_entities([(fact, scores[fact]) for fact in best_facts])
-        for entity, weight in sorted(weights.items(), key=lambda pair: (-pair[1], pair[0]))[: self.entity_count]:
+        for entity, weight in sorted(weights.items(), key=lambda pair: (-pair[1], pair[0]))[
+            : self.entity_count
+        ]:
             reset[entity] = weight
-        (ranked,) = index.finders["passages"].find_scored([replace(query, k=self.depth or count, among=None)])
+        (ranked,) = index.finders["passages"].find_scored(
+            [replace(query, k=self.depth or count, among=None)]
+        )
         reset[-count:] = self.passage_weight * normalize_scores(ranked, count)
         # no passage has a score, and the chosen facts have the lowest of all
         if not reset.any():
             reset[list(weights)] = 1
-        return rank_found(compute_pagerank(graph.walk, reset, self.damping)[-count:].round(DIGITS), query)
+        return rank_found(
+            compute_pagerank(graph.walk, reset, self.damping)[-count:].round(DIGITS), query
+        )
 
 
 def match_facts(choices: Sequence[Json], candidates: Sequence[Fact]) -> tuple[Fact, ...]:
@@ -290,7 +339,11 @@ class FactGraph:
     def of(cls, triples: Sequence[Sequence[Triple]], clean: Callable[[str], str]) -> FactGraph:
         """Return the graph of these triples, those of each passage."""
         fact_texts = [
-            list(dict.fromkeys((clean(each.head), clean(each.relation), clean(each.tail)) for each in some))
+            list(
+                dict.fromkeys(
+                    (clean(each.head), clean(each.relation), clean(each.tail)) for each in some
+                )
+            )
             for some in triples
         ]
         counts = Counter(chain.from_iterable(fact_texts))
@@ -303,8 +356,13 @@ class FactGraph:
             if head != tail:
                 edges[head, tail] += count
                 edges[tail, head] += count
-        edges.update(((entity, len(names) + position), 1) for position, entity in zip(*members.nonzero(), strict=True))
-        return cls(tuple(counts), names, ends, sparse.count_holders(members).astype(int).tolist(), edges)
+        edges.update(
+            ((entity, len(names) + position), 1)
+            for position, entity in zip(*members.nonzero(), strict=True)
+        )
+        return cls(
+            tuple(counts), names, ends, sparse.count_holders(members).astype(int).tolist(), edges
+        )
 
 
 def clean_unicode(text: str) -> str:
@@ -372,8 +430,15 @@ def _link_synonyms(names: Sequence[str], blocks: Iterable[Pairs], most: int) -> 
     for ones, others, cosines in blocks:
         order = np.lexsort((others, -cosines.round(6), ones))
         counts = Counter[int]()
-        for one, other, cosine in zip(ones[order], others[order], cosines[order].round(6), strict=True):
-            if one != other and names[other] and counts[one] < most and sum(map(str.isalnum, names[one])) > 2:
+        for one, other, cosine in zip(
+            ones[order], others[order], cosines[order].round(6), strict=True
+        ):
+            if (
+                one != other
+                and names[other]
+                and counts[one] < most
+                and sum(map(str.isalnum, names[one])) > 2
+            ):
                 counts[one] += 1
                 edges[int(one), int(other)] = float(cosine)
     return edges

@@ -41,9 +41,14 @@ class HippoRag1(TripleRetriever):
 
     async def search(self, call: Search) -> tuple[Passage, ...]:
         """Search from the entities that the model lists. An unreadable reply lists none."""
-        prompt, schema = render(self.template, query=call.query), list_schema("named_entities", TEXT)
+        prompt, schema = (
+            render(self.template, query=call.query),
+            list_schema("named_entities", TEXT),
+        )
         reply = await Generate(prompt, self.max_filter_tokens, schema=schema, role=ROLE)
-        entities = [name for name in read_list(reply.text, "named_entities") or () if isinstance(name, str)]
+        entities = [
+            name for name in read_list(reply.text, "named_entities") or () if isinstance(name, str)
+        ]
         # an entity is the head of a fact without a relation
         return await replace(call, facts=tuple((name, "", "") for name in entities if name.strip()))
 
@@ -73,7 +78,11 @@ class HippoRag1(TripleRetriever):
             texts = [" ".join(words) for words in find_capitalized_names(query.text)]
         else:
             texts = [name for name, _, _ in query.facts]
-        nearest = index.finders["facts"].find([Query(self.clean(text), 1) for text in texts]) if texts else ()
+        nearest = (
+            index.finders["facts"].find([Query(self.clean(text), 1) for text in texts])
+            if texts
+            else ()
+        )
         nodes = sorted({node for found in nearest for node in found})
         if not nodes:
             return list(index.finders["passages"].find([query])[0])

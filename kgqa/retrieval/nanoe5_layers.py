@@ -54,7 +54,9 @@ class _OnnxGraph:
 
         shape = self._file.shape
         scale, shift = self._read("emb.ln.w"), self._read("emb.ln.b")
-        states = self._add("LayerNormalization", ["embeddings", scale, shift], epsilon=shape.epsilon, axis=-1)
+        states = self._add(
+            "LayerNormalization", ["embeddings", scale, shift], epsilon=shape.epsilon, axis=-1
+        )
         for number in range(shape.layers):
             states = self._layer(f"l{number}.", states)
         sizes: list[str | int | None] = ["batch", "tokens", shape.width]
@@ -65,17 +67,23 @@ class _OnnxGraph:
         output = helper.make_tensor_value_info(states, TensorProto.FLOAT, sizes)
         graph = helper.make_graph(self._nodes, "e5", inputs, [output], self._weights)
         versions = [helper.make_opsetid("", OPSET), helper.make_opsetid(FUSED, 1)]
-        model: bytes = helper.make_model(graph, opset_imports=versions, ir_version=IR_VERSION).SerializeToString()
+        model: bytes = helper.make_model(
+            graph, opset_imports=versions, ir_version=IR_VERSION
+        ).SerializeToString()
         return model
 
     def _layer(self, prefix: str, states: str) -> str:
         joined = [self._file.read(f"{prefix}{part}.w").T for part in "qkv"]
         bias = [self._file.read(f"{prefix}{part}.b") for part in "qkv"]
-        projections = self._add("MatMul", [states, self._weight(prefix + "qkv", np.concatenate(joined, axis=1))])
+        projections = self._add(
+            "MatMul", [states, self._weight(prefix + "qkv", np.concatenate(joined, axis=1))]
+        )
         parts = self._split(projections)
         bias_name = self._weight(prefix + "qkv.b", np.concatenate(bias))
         heads = self._file.shape.heads
-        context = self._add("MultiHeadAttention", [*parts, bias_name, "lengths"], domain=FUSED, num_heads=heads)
+        context = self._add(
+            "MultiHeadAttention", [*parts, bias_name, "lengths"], domain=FUSED, num_heads=heads
+        )
         states = self._project_and_add(states, context, prefix + "ao", prefix + "aln")
         inner = self._add("MatMul", [states, self._transposed(prefix + "fi.w")])
         inner = self._add("BiasGelu", [inner, self._read(prefix + "fi.b")], domain=FUSED)
@@ -84,8 +92,16 @@ class _OnnxGraph:
     def _project_and_add(self, states: str, values: str, projection: str, norm: str) -> str:
         """Add the projected values to the states and normalize the sums."""
         product = self._add("MatMul", [values, self._transposed(projection + ".w")])
-        inputs = [states, product, self._read(norm + ".w"), self._read(norm + ".b"), self._read(projection + ".b")]
-        return self._add("SkipLayerNormalization", inputs, domain=FUSED, epsilon=self._file.shape.epsilon)
+        inputs = [
+            states,
+            product,
+            self._read(norm + ".w"),
+            self._read(norm + ".b"),
+            self._read(projection + ".b"),
+        ]
+        return self._add(
+            "SkipLayerNormalization", inputs, domain=FUSED, epsilon=self._file.shape.epsilon
+        )
 
     def _add(self, operator: str, inputs: list[str], **attributes: Any) -> str:
         from onnx import helper
@@ -135,7 +151,9 @@ def load_torch_layers(file: E5File, device: str) -> Layers:
         return values.unflatten(2, (shape.heads, -1)).transpose(1, 2)
 
     layers = [f"l{number}." for number in range(shape.layers)]
-    names = [layer + part for layer in layers for part in ("q", "k", "v", "ao", "aln", "fi", "fo", "oln")]
+    names = [
+        layer + part for layer in layers for part in ("q", "k", "v", "ao", "aln", "fi", "fo", "oln")
+    ]
     weights = {name + end: load(name + end) for name in ["emb.ln", *names] for end in (".w", ".b")}
 
     def compute(embeddings: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -153,7 +171,9 @@ def load_torch_layers(file: E5File, device: str) -> Layers:
 
     def run(embeddings: Floats, lengths: Sequence[int]) -> Floats:
         with torch.inference_mode():
-            states = compute(torch.tensor(embeddings, device=device), torch.tensor(lengths, device=device))
+            states = compute(
+                torch.tensor(embeddings, device=device), torch.tensor(lengths, device=device)
+            )
         output: Floats = states.cpu().numpy()
         return output
 

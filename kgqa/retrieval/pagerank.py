@@ -12,7 +12,9 @@ from kgqa.retrieval import sparse
 from kgqa.retrieval.search import Scores
 from kgqa.util.validators import Validator
 
-Damping = Annotated[float, Validator("must be between 0 and 1, both excluded", lambda share: 0 < share < 1)]
+Damping = Annotated[
+    float, Validator("must be between 0 and 1, both excluded", lambda share: 0 < share < 1)
+]
 
 
 def join_edges(nodes: int, rows: Any, columns: Any, weights: Any) -> sparse.Matrix:
@@ -98,7 +100,9 @@ class PassageWalk:
         own = np.asarray(edges[alone].power(2).sum(axis=0)).ravel()
         return cls(edges, edges[~alone], own, *roots)
 
-    def rank(self, entities: dict[int, float], passages: Scores, damping: float, tolerance: float = 1e-8) -> Scores:
+    def rank(
+        self, entities: dict[int, float], passages: Scores, damping: float, tolerance: float = 1e-8
+    ) -> Scores:
         """Return the scores of passages that `compute_pagerank` gives, up to one factor for all of them.
 
         Args:
@@ -114,7 +118,9 @@ class PassageWalk:
         twice = damping * damping
 
         def multiply(values: Scores) -> Scores:
-            product: Scores = values - twice * (self.shared.T @ (self.shared @ values) + self.own * values)
+            product: Scores = values - twice * (
+                self.shared.T @ (self.shared @ values) + self.own * values
+            )
             return product
 
         solution = solve(multiply, right / total, self.passage_roots, tolerance * (1 - damping) / 2)
@@ -122,7 +128,9 @@ class PassageWalk:
         return scores
 
 
-def solve(multiply: Callable[[Scores], Scores], right: Scores, roots: Scores, tolerance: float) -> Scores:
+def solve(
+    multiply: Callable[[Scores], Scores], right: Scores, roots: Scores, tolerance: float
+) -> Scores:
     """Return x with multiply(x) = right, by conjugate gradients.
 
     A power iteration needs about 3 times as many products with damping 0.5, and 5 times as many with 0.85.

@@ -51,39 +51,61 @@ class Raptor(Composite):
     A summary is a passage with the title "Summary of N texts". It is no gold passage of any question.
     """
 
-    nodes: Annotated[Dense, Setting("Dense retriever of passages and summaries: retriever@retriever.nodes=NAME.")]
+    nodes: Annotated[
+        Dense, Setting("Dense retriever of passages and summaries: retriever@retriever.nodes=NAME.")
+    ]
     strategy: Annotated[
         Literal["collapsed", "tree"],
         Setting("Collapsed: all nodes at once | tree: from the top layer down.", paper="collapsed"),
     ] = "collapsed"
     max_tokens: Annotated[
         Count | None,
-        Setting("Maximum tokens (of four letters) of all nodes that a search returns; null: no limit.", paper="paper"),
+        Setting(
+            "Maximum tokens (of four letters) of all nodes that a search returns; null: no limit.",
+            paper="paper",
+        ),
     ] = 2000
     nodes_per_layer: Annotated[
-        Count, Setting("Strategy=tree: nodes that are selected in each layer.", code="released code")
+        Count,
+        Setting("Strategy=tree: nodes that are selected in each layer.", code="released code"),
     ] = 5
-    layers: Annotated[Count, Setting("Maximum number of layers of summaries.", code="released code")] = 5
+    layers: Annotated[
+        Count, Setting("Maximum number of layers of summaries.", code="released code")
+    ] = 5
     reduction: Annotated[
         Literal["pca", "umap"],
-        Setting("How vectors lose dimensions: pca | umap, the paper's, which needs the extra umap.", ours="our choice"),
+        Setting(
+            "How vectors lose dimensions: pca | umap, the paper's, which needs the extra umap.",
+            ours="our choice",
+        ),
     ] = "pca"
     dimensions: Annotated[
         Count,
-        Setting("Dimensions of the vectors that are clustered. As few texts are one cluster.", code="released code"),
+        Setting(
+            "Dimensions of the vectors that are clustered. As few texts are one cluster.",
+            code="released code",
+        ),
     ] = 10
     max_clusters: Annotated[
         Count,
-        Setting("Maximum number of clusters that a set of texts is split into. BIC chooses.", code="released code"),
+        Setting(
+            "Maximum number of clusters that a set of texts is split into. BIC chooses.",
+            code="released code",
+        ),
     ] = 50
     membership: Annotated[
         Share, Setting("Least probability with which a text belongs to a cluster.", paper="paper")
     ] = 0.1
     max_cluster_tokens: Annotated[
         Count,
-        Setting("Tokens (of four letters) beyond which a cluster is split again. Released: 3500.", ours="our choice"),
+        Setting(
+            "Tokens (of four letters) beyond which a cluster is split again. Released: 3500.",
+            ours="our choice",
+        ),
     ] = 1000
-    summary_tokens: Annotated[Count, Setting("Maximum tokens of a summary.", code="released code")] = 100
+    summary_tokens: Annotated[
+        Count, Setting("Maximum tokens of a summary.", code="released code")
+    ] = 100
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
     writer: ClassVar[str] = ROLE
@@ -93,7 +115,9 @@ class Raptor(Composite):
 
     def __post_init__(self) -> None:
         if not isinstance(self.nodes, Dense):
-            raise ConfigError(f"retriever.nodes: {type(self.nodes).__name__} has no embeddings. Choose a dense one")
+            raise ConfigError(
+                f"retriever.nodes: {type(self.nodes).__name__} has no embeddings. Choose a dense one"
+            )
 
     @property
     def pools(self) -> bool:
@@ -102,14 +126,19 @@ class Raptor(Composite):
     def loads(self) -> JsonObject:
         return {"template": template_hash(TEMPLATE)}
 
-    async def expand(self, passages: Sequence[Passage], folder: Path | None, advance: Progress) -> list[Passage]:
+    async def expand(
+        self, passages: Sequence[Passage], folder: Path | None, advance: Progress
+    ) -> list[Passage]:
         """Return the summaries of all layers, the lowest layer first, and save the tree.
 
         Args:
             folder: for the tree. None: plan the calls without embeddings, with clusters of `PLANNED_SIZE`.
             advance: called after each summary.
         """
-        nodes, positions = list(passages), {passage.id: position for position, passage in enumerate(passages)}
+        nodes, positions = (
+            list(passages),
+            {passage.id: position for position, passage in enumerate(passages)},
+        )
         layer, children, failed = list(range(len(nodes))), dict[int, list[int]](), 0
         for _ in range(self.layers):
             if len(layer) <= self.dimensions + 1:
@@ -119,7 +148,9 @@ class Raptor(Composite):
             # no further layer would be smaller
             if len(clusters) >= len(layer):
                 break
-            summaries = await settle(*(self._summarize([members[at] for at in each], advance) for each in clusters))
+            summaries = await settle(
+                *(self._summarize([members[at] for at in each], advance) for each in clusters)
+            )
             failed += count_failures(summaries, "summarization") if folder else 0
             below, layer = layer, []
             for summary, cluster in zip(summaries, clusters, strict=True):
@@ -142,7 +173,9 @@ class Raptor(Composite):
 
     async def _summarize(self, texts: Sequence[Passage], advance: Progress) -> Passage:
         words = round(WORDS_PER_TOKEN * self.summary_tokens)
-        reply = await Generate(render(TEMPLATE, texts=texts, words=words), self.summary_tokens, role=ROLE)
+        reply = await Generate(
+            render(TEMPLATE, texts=texts, words=words), self.summary_tokens, role=ROLE
+        )
         advance(1)
         # a model can write half a surrogate pair
         text = reply.text.strip().encode("utf-8", "replace").decode()
@@ -169,8 +202,12 @@ class Raptor(Composite):
                 parts = [members[:half], members[half:]]
             return [short for part in parts for short in shorten(part)]
 
-        coarse = self._mix(vectors, list(range(len(texts))), neighbors=max(2, int(np.sqrt(len(texts) - 1))))
-        clusters = [short for part in coarse for fine in self._mix(vectors, part) for short in shorten(fine)]
+        coarse = self._mix(
+            vectors, list(range(len(texts))), neighbors=max(2, int(np.sqrt(len(texts) - 1)))
+        )
+        clusters = [
+            short for part in coarse for fine in self._mix(vectors, part) for short in shorten(fine)
+        ]
         return [list(cluster) for cluster in dict.fromkeys(map(tuple, clusters))]
 
     def _mix(
@@ -277,4 +314,7 @@ class OpenedTree(OpenedIndex):
 
 
 def _cluster_evenly(count: int) -> list[Members]:
-    return [list(range(start, min(start + PLANNED_SIZE, count))) for start in range(0, count, PLANNED_SIZE)]
+    return [
+        list(range(start, min(start + PLANNED_SIZE, count)))
+        for start in range(0, count, PLANNED_SIZE)
+    ]

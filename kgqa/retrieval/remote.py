@@ -32,16 +32,22 @@ class Remote:
 
     url: Annotated[
         Url | None,
-        Setting("Address of the server's /retrieve, e.g. http://127.0.0.1:8745/retrieve. It must be set."),
+        Setting(
+            "Address of the server's /retrieve, e.g. http://127.0.0.1:8745/retrieve. It must be set."
+        ),
         NotIdentity("what it loads has the name of the index, or else the address"),
     ] = None
     deployment: Annotated[
         str | None,
-        Setting("Name of the index in a run's ID, so that it can move. null: what the server says, or its address."),
+        Setting(
+            "Name of the index in a run's ID, so that it can move. null: what the server says, or its address."
+        ),
         NotIdentity("what it loads has it, or else what the server says"),
     ] = None
     timeout: Annotated[
-        Seconds, Setting("Seconds to wait for a response."), NotIdentity("takes time only", reported=False)
+        Seconds,
+        Setting("Seconds to wait for a response."),
+        NotIdentity("takes time only", reported=False),
     ] = 60.0
 
     @property
@@ -54,7 +60,9 @@ class Remote:
     @property
     def address(self) -> str:
         if self.url is None:
-            raise ConfigError("retriever.url=null: name the server, e.g. retriever.url=http://127.0.0.1:8745/retrieve")
+            raise ConfigError(
+                "retriever.url=null: name the server, e.g. retriever.url=http://127.0.0.1:8745/retrieve"
+            )
         return self.url
 
     @cached_property
@@ -64,7 +72,9 @@ class Remote:
             response = requests.get(self.address, timeout=self.timeout)
         except requests.RequestException as error:
             reason = type(error).__name__
-            raise ConfigError(f"retriever.url={self.address}: no server answers ({reason}). Start it first") from None
+            raise ConfigError(
+                f"retriever.url={self.address}: no server answers ({reason}). Start it first"
+            ) from None
         try:
             return str(response.json()["index"]) if response.ok else ""
         except (ValueError, KeyError, TypeError):
@@ -89,14 +99,20 @@ class Remote:
         body = {"queries": list(queries), "topk": k, "return_scores": False}
         response = self._post(body)
         if not response.ok:
-            raise EngineError(f"{self.address}: status {response.status_code}: {response.text[:200]}")
+            raise EngineError(
+                f"{self.address}: status {response.status_code}: {response.text[:200]}"
+            )
         try:
             results = response.json()["result"]
             results_read = [tuple(map(read_document, documents[:k])) for documents in results]
         except (ValueError, KeyError, TypeError) as error:
-            raise EngineError(f"{self.address}: no response in the form of /retrieve ({error})") from error
+            raise EngineError(
+                f"{self.address}: no response in the form of /retrieve ({error})"
+            ) from error
         if len(results_read) != len(queries):
-            raise EngineError(f"{self.address}: {len(results_read)} results for {len(queries)} queries")
+            raise EngineError(
+                f"{self.address}: {len(results_read)} results for {len(queries)} queries"
+            )
         return results_read
 
     def _post(self, body: Mapping[str, Json]) -> requests.Response:
@@ -107,7 +123,9 @@ class Remote:
                     return response
             except requests.RequestException as error:
                 if wait is None:
-                    raise EngineDied(f"{self.address} does not answer: {type(error).__name__}") from error
+                    raise EngineDied(
+                        f"{self.address} does not answer: {type(error).__name__}"
+                    ) from error
             time.sleep(wait)
         raise AssertionError
 
@@ -126,7 +144,9 @@ class RemoteIndex(PoolIndex):
         """Answer searches. Those with equal `k` are one request."""
         by_count: defaultdict[int, list[int]] = defaultdict(list)
         for position, call in enumerate(calls):
-            if any(part is not None for part in (call.pool, call.titles, call.keywords, call.positions)):
+            if any(
+                part is not None for part in (call.pool, call.titles, call.keywords, call.positions)
+            ):
                 raise ConfigError(REMEDY)
             by_count[call.k].append(position)
         results: list[tuple[Passage, ...]] = [()] * len(calls)
@@ -150,6 +170,8 @@ def read_document(document: Any) -> Passage:
     """
     document = document.get("document", document)
     if "title" in document and "text" in document:
-        return Passage.of(str(document["title"]), str(document["text"]), place=str(document.get("place", "")))
+        return Passage.of(
+            str(document["title"]), str(document["text"]), place=str(document.get("place", ""))
+        )
     title, text = CONTENTS.fullmatch(str(document["contents"])).groups()  # type: ignore[union-attr]  # matches all
     return Passage.of(title, text or "")

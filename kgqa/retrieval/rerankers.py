@@ -62,8 +62,13 @@ class Reranker(ABC):
             return [() for _ in calls]
         scores = self.score_pairs([(clean(query), clean(text)) for query, text in pairs])
         if not np.isfinite(scores).all():
-            raise ConfigError("the reranker returns scores that are not finite. Set reranker.dtype=float32")
-        by_pair = {pair: round(float(value), DECIMALS) + 0.0 for pair, value in zip(pairs, scores, strict=True)}
+            raise ConfigError(
+                "the reranker returns scores that are not finite. Set reranker.dtype=float32"
+            )
+        by_pair = {
+            pair: round(float(value), DECIMALS) + 0.0
+            for pair, value in zip(pairs, scores, strict=True)
+        }
         return [tuple(by_pair[call.query, text] for text in call.texts) for call in calls]
 
 
@@ -75,21 +80,32 @@ class CrossEncoder(Reranker):
     """
 
     name: ClassVar[str] = "cross-encoder"
-    packages: ClassVar[tuple[str, ...]] = ("sentence-transformers", "sentence-transformers", "transformers", "torch")
+    packages: ClassVar[tuple[str, ...]] = (
+        "sentence-transformers",
+        "sentence-transformers",
+        "transformers",
+        "torch",
+    )
 
     model: Annotated[str, Setting("Name on the hub, or a folder."), HASHED_WEIGHTS]
-    max_length: Annotated[Count, Setting("Maximum tokens of query and text together. The text is cut.")] = 512
+    max_length: Annotated[
+        Count, Setting("Maximum tokens of query and text together. The text is cut.")
+    ] = 512
     batch_size: Annotated[Count, Setting("Pairs scored at once."), ORDER_OF_SUMS] = 32
     device: Annotated[str, Setting("auto | cpu | cuda."), ORDER_OF_SUMS] = "auto"
     dtype: Annotated[
-        Literal["float32", "bfloat16", "float16"], Setting("Number type: float32 | float16 | bfloat16.")
+        Literal["float32", "bfloat16", "float16"],
+        Setting("Number type: float32 | float16 | bfloat16."),
     ] = "float32"
 
     def score_pairs(self, pairs: Sequence[Pair]) -> Vectors:
         import torch
 
         logits: Vectors = _load_cross_encoder(self).predict(
-            list(pairs), batch_size=self.batch_size, activation_fn=torch.nn.Identity(), show_progress_bar=False
+            list(pairs),
+            batch_size=self.batch_size,
+            activation_fn=torch.nn.Identity(),
+            show_progress_bar=False,
         )
         return logits
 
@@ -101,7 +117,9 @@ def _load_cross_encoder(settings: CrossEncoder) -> Any:
         "CrossEncoder", folder, key, settings.device, settings.dtype, max_length=settings.max_length
     )
     if model.num_labels != 1:
-        raise ConfigError(f"{key}: a classifier with {model.num_labels} classes. Name a cross-encoder with one label")
+        raise ConfigError(
+            f"{key}: a classifier with {model.num_labels} classes. Name a cross-encoder with one label"
+        )
     return model
 
 
@@ -114,18 +132,27 @@ class MonoT5(Reranker):
     """
 
     name: ClassVar[str] = "monot5"
-    packages: ClassVar[tuple[str, ...]] = ("rerankers", "transformers", "torch", "sentencepiece", "protobuf")
+    packages: ClassVar[tuple[str, ...]] = (
+        "rerankers",
+        "transformers",
+        "torch",
+        "sentencepiece",
+        "protobuf",
+    )
 
     model: Annotated[
         str,
         Setting("Name on the hub, or a folder.", other="TRACE Table 4"),
         HASHED_WEIGHTS,
     ]
-    max_length: Annotated[int, Setting("Maximum tokens. The text is cut.", other="monoT5 §4"), at_least(16)] = 512
+    max_length: Annotated[
+        int, Setting("Maximum tokens. The text is cut.", other="monoT5 §4"), at_least(16)
+    ] = 512
     batch_size: Annotated[Count, Setting("Pairs scored at once."), ORDER_OF_SUMS] = 32
     device: Annotated[str, Setting("auto | cpu | cuda."), ORDER_OF_SUMS] = "auto"
     dtype: Annotated[
-        Literal["float32", "bfloat16"], Setting("Number type: float32 | bfloat16. T5 overflows in float16.")
+        Literal["float32", "bfloat16"],
+        Setting("Number type: float32 | bfloat16. T5 overflows in float16."),
     ] = "float32"
 
     def score_pairs(self, pairs: Sequence[Pair]) -> Vectors:
@@ -135,14 +162,25 @@ class MonoT5(Reranker):
         tokenizer = network.tokenizer
         texts = [f"Query: {query} Document: {text}" for query, text in pairs]
         # sentencepiece starts a word here, so the tokens are those of the complete text
-        end = [*tokenizer("Relevant:", add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+        end = [
+            *tokenizer("Relevant:", add_special_tokens=False)["input_ids"],
+            tokenizer.eos_token_id,
+        ]
         most = self.max_length - len(end)
-        starts = tokenizer(texts, add_special_tokens=False, truncation=True, max_length=most)["input_ids"]
+        starts = tokenizer(texts, add_special_tokens=False, truncation=True, max_length=most)[
+            "input_ids"
+        ]
         scores = np.empty(len(pairs), np.float32)
-        for batch, ids, mask in network.batches([[*start, *end] for start in starts], self.batch_size):
-            first = torch.full((len(batch), 1), network.model.config.decoder_start_token_id, device=network.device)
+        for batch, ids, mask in network.batches(
+            [[*start, *end] for start in starts], self.batch_size
+        ):
+            first = torch.full(
+                (len(batch), 1), network.model.config.decoder_start_token_id, device=network.device
+            )
             with torch.inference_mode():
-                logits = network.model(input_ids=ids, attention_mask=mask, decoder_input_ids=first).logits
+                logits = network.model(
+                    input_ids=ids, attention_mask=mask, decoder_input_ids=first
+                ).logits
             log_probabilities = logits[:, 0, answers].float().log_softmax(dim=1)  # (B, 2)
             scores[batch] = log_probabilities[:, 1].cpu().numpy()
         return scores
@@ -154,10 +192,14 @@ def _load_monot5(model: str, device: str, dtype: str) -> tuple[Network, list[int
     folder = hub.fetch_encoder(model)
     import transformers
 
-    network = load_network(folder, transformers.T5ForConditionalGeneration.from_pretrained, device=device, dtype=dtype)
+    network = load_network(
+        folder, transformers.T5ForConditionalGeneration.from_pretrained, device=device, dtype=dtype
+    )
     vocabulary = network.tokenizer.get_vocab()
     if absent := [answer for answer in ANSWERS if answer not in vocabulary]:
-        raise ConfigError(f"reranker.model={model}: its vocabulary lacks {absent[0]}, so it is not monoT5")
+        raise ConfigError(
+            f"reranker.model={model}: its vocabulary lacks {absent[0]}, so it is not monoT5"
+        )
     return network, [vocabulary[answer] for answer in ANSWERS]
 
 
@@ -187,9 +229,12 @@ class RankLlama(Reranker):
     ] = None
     max_length: Annotated[int, Setting("Maximum tokens. The text is cut."), at_least(16)] = 512
     batch_size: Annotated[Count, Setting("Pairs scored at once."), ORDER_OF_SUMS] = 16
-    device: Annotated[str, Setting("auto | cpu | cuda. It needs 14 GB of GPU memory."), ORDER_OF_SUMS] = "auto"
+    device: Annotated[
+        str, Setting("auto | cpu | cuda. It needs 14 GB of GPU memory."), ORDER_OF_SUMS
+    ] = "auto"
     dtype: Annotated[
-        Literal["float32", "bfloat16", "float16"], Setting("Number type: float32 | float16 | bfloat16.")
+        Literal["float32", "bfloat16", "float16"],
+        Setting("Number type: float32 | float16 | bfloat16."),
     ] = "bfloat16"
 
     def loads(self) -> JsonObject:
@@ -204,7 +249,9 @@ class RankLlama(Reranker):
         scores = np.empty(len(pairs), np.float32)
         for batch, ids, mask in network.batches(prompts, self.batch_size):
             with torch.inference_mode():
-                states = network.model.base_model(input_ids=ids, attention_mask=mask).last_hidden_state  # (B, T, d)
+                states = network.model.base_model(
+                    input_ids=ids, attention_mask=mask
+                ).last_hidden_state  # (B, T, d)
                 # Not the classifier's own logits: it looks for padding by token, and "<unk>" may be both
                 last = states[range(len(batch)), mask.sum(dim=1) - 1]
                 scores[batch] = network.model.score(last)[:, 0].float().cpu().numpy()
@@ -242,7 +289,9 @@ def _merge_adapter(model: Any, adapter: Path) -> Any:
     import peft
 
     if not any(".score." in name for name in peft.load_peft_weights(str(adapter), device="cpu")):
-        raise ConfigError(f"reranker.model={adapter}: the adapter has no score head, so it is not a reranker")
+        raise ConfigError(
+            f"reranker.model={adapter}: the adapter has no score head, so it is not a reranker"
+        )
     with warnings.catch_warnings():
         # peft asks transformers for what it renamed
         warnings.simplefilter("ignore", FutureWarning)
@@ -255,6 +304,8 @@ def _find_base(folder: Path, base: str | None) -> str | None:
     if not file.is_file() or base:
         return base if file.is_file() else None
     settings = parse_json(file.read_bytes(), str(file))
-    if not isinstance(settings, dict) or not isinstance(settings.get("base_model_name_or_path"), str):
+    if not isinstance(settings, dict) or not isinstance(
+        settings.get("base_model_name_or_path"), str
+    ):
         raise DataError(f"{file}: base_model_name_or_path names no model. Get the adapter again")
     return str(settings["base_model_name_or_path"])

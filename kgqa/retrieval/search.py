@@ -37,7 +37,9 @@ class PoolIndex:
 
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
-        self._pools: OrderedDict[tuple[str, ...], tuple[_Scope, TemporaryDirectory[str]]] = OrderedDict()
+        self._pools: OrderedDict[tuple[str, ...], tuple[_Scope, TemporaryDirectory[str]]] = (
+            OrderedDict()
+        )
 
     def loads(self) -> JsonObject:
         return {"retriever": identity_of(self._retriever), "corpus": None}
@@ -66,13 +68,18 @@ class PoolIndex:
 
     def locate(self, calls: Sequence[Locate]) -> Sequence[tuple[int, ...]]:
         """Return the place of each passage of each call in its scope, -1 for unknown ones."""
-        return [tuple(self._locate(passage, call.pool) for passage in call.passages) for call in calls]
+        return [
+            tuple(self._locate(passage, call.pool) for passage in call.passages) for call in calls
+        ]
 
     def _locate(self, passage: Passage, pool: tuple[Passage, ...] | None) -> int:
         return pool.index(passage) if pool and passage in pool else -1
 
     def find_facts(self, calls: Sequence[Facts]) -> Sequence[tuple[Fact, ...]]:
-        return [scope.find_facts(call) if (scope := self._find_scope(call.pool)) else () for call in calls]
+        return [
+            scope.find_facts(call) if (scope := self._find_scope(call.pool)) else ()
+            for call in calls
+        ]
 
     def find_titled(self, title: str) -> Sequence[Passage]:  # noqa: ARG002 - a pool holds what its question came with
         return ()
@@ -107,7 +114,9 @@ class PoolIndex:
     def _build(self, pool: tuple[Passage, ...]) -> tuple[_Scope, TemporaryDirectory[str]]:
         if not self._retriever.pools:
             name = type(self._retriever).__name__
-            raise ConfigError(f"retriever {name} cannot search a question's own passages. Choose another, e.g. bm25")
+            raise ConfigError(
+                f"retriever {name} cannot search a question's own passages. Choose another, e.g. bm25"
+            )
         with explain_storage_errors(Path("the folder for temporary files")):
             # a thread of an open index can still write a lock file into the folder
             folder = TemporaryDirectory(prefix="kgqa-pool-", ignore_cleanup_errors=True)
@@ -135,7 +144,11 @@ class PassageIndex(PoolIndex):
     """
 
     def __init__(
-        self, retriever: Retriever, corpus: Mapping[str, Any], passages: StoredPassages, finder: Finder
+        self,
+        retriever: Retriever,
+        corpus: Mapping[str, Any],
+        passages: StoredPassages,
+        finder: Finder,
     ) -> None:
         super().__init__(retriever)
         self.corpus, self.passages = corpus, passages
@@ -144,7 +157,12 @@ class PassageIndex(PoolIndex):
     def loads(self) -> JsonObject:
         # a later index of the same corpus can lack fewer
         lacks = {key: self.corpus[key] for key in ("unmatched", "failed") if key in self.corpus}
-        return {**super().loads(), "corpus": self.corpus["hash"], "passages": self.corpus["count"], **lacks}
+        return {
+            **super().loads(),
+            "corpus": self.corpus["hash"],
+            "passages": self.corpus["count"],
+            **lacks,
+        }
 
     def find_titled(self, title: str) -> Sequence[Passage]:
         return [self.passages[position] for position in self.passages.find_titled(title)]
@@ -177,7 +195,9 @@ class PassageIndex(PoolIndex):
         query = super()._query(call)
         if call.pool is not None or call.titles is None:
             return query
-        positions = {position for title in call.titles for position in self.passages.find_titled(title)}
+        positions = {
+            position for title in call.titles for position in self.passages.find_titled(title)
+        }
         return replace(query, among=tuple(sorted(positions)))
 
 
@@ -193,11 +213,17 @@ class _Scope:
     def find(self, queries: Sequence[Query]) -> list[tuple[Passage, ...]]:
         """Return the passages of each query; one that repeats the text of a better one is replaced by the next."""
         results: list[tuple[Passage, ...]] = [()] * len(queries)
-        fetch = {position: query.k + SPARE * self.repeats for position, query in enumerate(queries) if _can_find(query)}
+        fetch = {
+            position: query.k + SPARE * self.repeats
+            for position, query in enumerate(queries)
+            if _can_find(query)
+        }
         while fetch:
             fetched = [replace(queries[position], k=count) for position, count in fetch.items()]
             again = {}
-            for (position, count), positions in zip(fetch.items(), self.finder.find(fetched), strict=True):
+            for (position, count), positions in zip(
+                fetch.items(), self.finder.find(fetched), strict=True
+            ):
                 distinct = self._distinct(positions)
                 if self.repeats and len(distinct) < queries[position].k and len(positions) >= count:
                     again[position] = 4 * count
@@ -207,18 +233,30 @@ class _Scope:
 
     def read(self, positions: Sequence[int]) -> tuple[Passage, ...]:
         """Return the passages at these places, without unknown ones."""
-        return tuple(self.passages[position] for position in positions if 0 <= position < len(self.passages))
+        return tuple(
+            self.passages[position] for position in positions if 0 <= position < len(self.passages)
+        )
 
     def find_keywords(self, keywords: Sequence[str], query: Query) -> tuple[Passage, ...]:
         """Return the best by A-RAG's score: the sum over keywords of occurrences × characters, ignoring case."""
         folded = [keyword.casefold() for keyword in keywords if keyword.strip()]
-        scores = np.array([sum(text.count(each) * len(each) for each in folded) for text in self._keyword_texts])
-        return tuple(self._distinct(rank_found(scores, replace(query, k=query.k + SPARE * self.repeats)))[: query.k])
+        scores = np.array(
+            [sum(text.count(each) * len(each) for each in folded) for text in self._keyword_texts]
+        )
+        return tuple(
+            self._distinct(rank_found(scores, replace(query, k=query.k + SPARE * self.repeats)))[
+                : query.k
+            ]
+        )
 
     def find_facts(self, call: Facts) -> tuple[Fact, ...]:
         """Return the facts of one call, none if the retriever has no facts."""
         query = Query(call.query, call.k)
-        return self.finder.find_facts(query) if isinstance(self.finder, FactFinder) and _can_find(query) else ()
+        return (
+            self.finder.find_facts(query)
+            if isinstance(self.finder, FactFinder) and _can_find(query)
+            else ()
+        )
 
     @cached_property
     def _keyword_texts(self) -> list[str]:
@@ -290,7 +328,9 @@ def normalize_scores(scored: Scored, count: int) -> Scores:
     if scored:
         values = np.array([score for _, score in scored])
         span = values.max() - values.min()
-        scores[[position for position, _ in scored]] = (values - values.min()) / span if span else 1.0
+        scores[[position for position, _ in scored]] = (
+            (values - values.min()) / span if span else 1.0
+        )
     return scores
 
 
@@ -311,14 +351,18 @@ def rank_positions(
     if 0 < k < len(scores):
         least = np.partition(scores, len(scores) - k)[len(scores) - k]
         candidates = np.flatnonzero(scores >= least)  # ties at the end included
-    order = candidates[np.lexsort((candidates if ties == "first" else -candidates, -scores[candidates]))][:k]
+    order = candidates[
+        np.lexsort((candidates if ties == "first" else -candidates, -scores[candidates]))
+    ][:k]
     ranked: list[int] = (order if positions is None else positions[order]).tolist()
     return ranked
 
 
 def rank_found(scores: Scores, query: Query, ties: Literal["first", "last"] = "first") -> list[int]:
     """Return the best positions of a query with scores above 0, from the scores of all passages, best first."""
-    positions = np.arange(len(scores)) if query.among is None else np.array(query.among, dtype=np.int64)
+    positions = (
+        np.arange(len(scores)) if query.among is None else np.array(query.among, dtype=np.int64)
+    )
     positions = positions[scores[positions] > 0]
     return rank_positions(scores[positions], query.k, positions, ties=ties)
 

@@ -50,15 +50,23 @@ class ServerEncoder(ServerAccess, Encoder):
         NotIdentity("what it loads has it, or else the address"),
     ] = None
     dimensions: Annotated[
-        Count | None, Setting("Length of shortened vectors, of models that can shorten them. null: the model's own.")
+        Count | None,
+        Setting(
+            "Length of shortened vectors, of models that can shorten them. null: the model's own."
+        ),
     ] = None
     normalise: Annotated[
-        bool, Setting("Scale vectors to length 1: scores are cosines. false: inner products, for encoders such as DPR.")
+        bool,
+        Setting(
+            "Scale vectors to length 1: scores are cosines. false: inner products, for encoders such as DPR."
+        ),
     ] = True
     query_prefix: Annotated[str, Setting("Text before each query.")] = ""
     passage_prefix: Annotated[str, Setting('Text before each passage. E5: "passage: ".')] = ""
     batch_size: Annotated[
-        Count, Setting("Texts per request. Rejected batches are sent in halves.", other="TEI's limit: 32"), REACHING
+        Count,
+        Setting("Texts per request. Rejected batches are sent in halves.", other="TEI's limit: 32"),
+        REACHING,
     ] = 32
     concurrency: Annotated[Count, Setting("Maximum number of parallel requests."), REACHING] = 8
 
@@ -80,7 +88,9 @@ class ServerEncoder(ServerAccess, Encoder):
             DataError: vectors that are not finite, or of different lengths.
             EngineError: as `Transport.post`.
         """
-        inputs = [self._prefix(kind) + clean(text) or " " for text in texts]  # OpenAI rejects empty texts
+        inputs = [
+            self._prefix(kind) + clean(text) or " " for text in texts
+        ]  # OpenAI rejects empty texts
         return self._stack(run_in_thread("encoder", self._embed_all(inputs)))
 
     def check_server(self) -> None:
@@ -91,7 +101,9 @@ class ServerEncoder(ServerAccess, Encoder):
         except (ConfigError, EngineError) as error:
             if isinstance(error, EngineDied) or address in str(error):
                 raise
-            raise ConfigError(f"{address}: model {self._model!r} embeds no text: {error}") from error
+            raise ConfigError(
+                f"{address}: model {self._model!r} embeds no text: {error}"
+            ) from error
 
     async def _embed_all(self, texts: list[str]) -> list[Vectors]:
         transport, gate = self.open_transport(), asyncio.Semaphore(self.concurrency)
@@ -103,7 +115,9 @@ class ServerEncoder(ServerAccess, Encoder):
         starts = range(0, len(texts), self.batch_size)
         try:
             await self._check_model(transport)
-            parts = await asyncio.gather(*(embed(texts[start : start + self.batch_size]) for start in starts))
+            parts = await asyncio.gather(
+                *(embed(texts[start : start + self.batch_size]) for start in starts)
+            )
         finally:
             await transport.close()
         return [vector for part in parts for vector in part]
@@ -114,18 +128,24 @@ class ServerEncoder(ServerAccess, Encoder):
             return
         names = [str(model["id"]) for model in await transport.list_models() or ()]
         if len(names) == 1 and not is_same_model(names[0], self._model):
-            raise ConfigError(f"{transport.url} serves {names[0]!r}, not {self._model!r}. Set encoder.model to that")
+            raise ConfigError(
+                f"{transport.url} serves {names[0]!r}, not {self._model!r}. Set encoder.model to that"
+            )
         _checked.add((transport.url, self._model))
 
     async def _embed(self, transport: Transport, texts: list[str]) -> list[Vectors]:
         def body(inputs: list[str]) -> dict[str, Json]:
             # base64 is four times shorter than numbers, and what OpenAI's own client requests
             request = {"model": self._model, "input": inputs, "encoding_format": "base64"}
-            return request if self.dimensions is None else {**request, "dimensions": self.dimensions}
+            return (
+                request if self.dimensions is None else {**request, "dimensions": self.dimensions}
+            )
 
         read = partial(self._read, count=len(texts))
         try:
-            vectors, _ = await transport.post("/embeddings", body(texts), read, lambda: body(["Hello"] * len(texts)))
+            vectors, _ = await transport.post(
+                "/embeddings", body(texts), read, lambda: body(["Hello"] * len(texts))
+            )
         except Refused as refused:
             parts = [await self._embed(transport, part) for part in _split(texts, refused)]
             vectors = [vector for part in parts for vector in part]
@@ -135,7 +155,11 @@ class ServerEncoder(ServerAccess, Encoder):
         """Return the vectors of a response. Warn once if another model answers."""
         vectors = read_vectors(answer, count)
         name = answer.get("model")
-        if isinstance(name, str) and name and not (is_same_model(name, self._model) or is_snapshot(name, self._model)):
+        if (
+            isinstance(name, str)
+            and name
+            and not (is_same_model(name, self._model) or is_snapshot(name, self._model))
+        ):
             _warn_of_model(self.find_address(), " ".join(name.split())[:NAME_LENGTH], self._model)
         return vectors
 
@@ -162,7 +186,9 @@ class ServerEncoder(ServerAccess, Encoder):
     @property
     def _model(self) -> str:
         if self.model is None:
-            raise ConfigError("encoder.model=null: name the model of the server, as retriever.encoder.model=NAME")
+            raise ConfigError(
+                "encoder.model=null: name the model of the server, as retriever.encoder.model=NAME"
+            )
         return self.model
 
     def find_address(self) -> str:
@@ -187,7 +213,9 @@ def read_vectors(answer: Json, count: int) -> list[Vectors]:
     items = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise ValueError("a response without a list of embeddings")
-    by_index = {str(item.get("index", place)): item.get("embedding") for place, item in enumerate(items)}
+    by_index = {
+        str(item.get("index", place)): item.get("embedding") for place, item in enumerate(items)
+    }
     if len(items) != count or by_index.keys() != set(map(str, range(count))):
         raise ValueError(f"embeddings with the indexes {sorted(by_index)[:8]}, for {count} texts")
     vectors = []
@@ -197,7 +225,9 @@ def read_vectors(answer: Json, count: int) -> list[Vectors]:
             if isinstance(embedding, str):
                 vector = np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
             else:
-                vector = np.asarray(embedding if isinstance(embedding, list) else [], dtype=np.float32)
+                vector = np.asarray(
+                    embedding if isinstance(embedding, list) else [], dtype=np.float32
+                )
         except (TypeError, OverflowError) as error:
             # an object, or an integer that is no float
             raise ValueError(f"an embedding that is no list of numbers ({error})") from None

@@ -18,7 +18,9 @@ T = TypeVar("T", bound=Hashable)
 Matrix = Any
 
 
-def count_items(texts: Iterable[Iterable[T]], first_items: Iterable[T] = ()) -> tuple[dict[T, int], Matrix]:
+def count_items(
+    texts: Iterable[Iterable[T]], first_items: Iterable[T] = ()
+) -> tuple[dict[T, int], Matrix]:
     """Return the column of each item, and how often each text has it, shape (texts, items).
 
     Columns are those of the `known` items, then of the others in the order in which they first occur.
@@ -71,7 +73,9 @@ def load_matrix(file: Path | BinaryIO) -> Any:
 
 def save_words(file: Path, words: Iterable[str]) -> None:
     """Write one word per line. Its line is its column."""
-    file.write_text("".join(f"{word}\n" for word in words), encoding="utf-8", errors="surrogatepass")
+    file.write_text(
+        "".join(f"{word}\n" for word in words), encoding="utf-8", errors="surrogatepass"
+    )
 
 
 def load_words(file: Path) -> dict[str, int]:

@@ -63,7 +63,11 @@ def encode_once(
         is_checked: whether other weights can answer under this identity.
     """
     root = _ROOT.get()
-    return encode(texts) if root is None else VectorStore(root).encode(identity, texts, encode, is_checked=is_checked)
+    return (
+        encode(texts)
+        if root is None
+        else VectorStore(root).encode(identity, texts, encode, is_checked=is_checked)
+    )
 
 
 @dataclass(frozen=True)
@@ -89,11 +93,15 @@ class VectorStore:
         file = self.root / f"{digest(dict(identity), 16, ensure_ascii=False)}.sqlite"
         with explain_storage_errors(file):
             ensure_dir(self.root)
-        hashes = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16] for text in texts]
+        hashes = [
+            hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16] for text in texts
+        ]
         with _open(file) as connection:
             vectors = _read(connection, hashes)
             probes = _read_probe(connection) if is_checked else {}
-        if missing := {key: text for key, text in zip(hashes, texts, strict=True) if key not in vectors}:
+        if missing := {
+            key: text for key, text in zip(hashes, texts, strict=True) if key not in vectors
+        }:
             rows = np.asarray(encode([*probes, *missing.values()]), dtype="<f4")
             for fresh, stored in zip(rows, probes.values(), strict=False):
                 check_vector(fresh, stored, file)
@@ -125,7 +133,9 @@ def _explain_errors(file: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         raise StorageError(f"{file}: {error}. {AGAIN}") from error
     except (sqlite3.DatabaseError, ValueError) as error:
-        raise DataError(f"{file}: damaged vectors ({error}). Delete the file and run again") from error
+        raise DataError(
+            f"{file}: damaged vectors ({error}). Delete the file and run again"
+        ) from error
 
 
 def check_vector(fresh: Vectors, stored: NDArray[Any], place: Path) -> None:
@@ -134,7 +144,9 @@ def check_vector(fresh: Vectors, stored: NDArray[Any], place: Path) -> None:
     A query's vector is compared with those in the file, so both must be from one model.
     """
     expected = stored.astype(np.float32)
-    if fresh.shape == expected.shape and np.linalg.norm(fresh - expected) <= MOST_DIFFERENCE * np.linalg.norm(expected):
+    if fresh.shape == expected.shape and np.linalg.norm(
+        fresh - expected
+    ) <= MOST_DIFFERENCE * np.linalg.norm(expected):
         return
     raise DataError(
         f"{place}: the server gives a stored text another vector than before, so it has other weights under the same "
@@ -162,4 +174,7 @@ def _read(connection: sqlite3.Connection, hashes: Sequence[bytes]) -> dict[bytes
 def _read_probe(connection: sqlite3.Connection) -> dict[str, Vectors]:
     """Return the first text of the file and its vector, or {}."""
     rows = connection.execute("SELECT text, vector FROM probe LIMIT 1")
-    return {text.decode("utf-8", "surrogatepass"): np.frombuffer(vector, dtype="<f4") for text, vector in rows}
+    return {
+        text.decode("utf-8", "surrogatepass"): np.frombuffer(vector, dtype="<f4")
+        for text, vector in rows
+    }

@@ -116,7 +116,9 @@ class Ledger:
         prices = {role: self.price(role) for role in {**self.method, **self.paid}}
         return Costs(
             method=_cost(self.method, questions, prices),
-            paid=_cost(self.paid, questions, prices).replace(queue_seconds=round(self.queue_seconds, 3)),
+            paid=_cost(self.paid, questions, prices).replace(
+                queue_seconds=round(self.queue_seconds, 3)
+            ),
         )
 
 
@@ -128,7 +130,11 @@ def _usage(record: CallRecord) -> Usage | None:
 
 def model_seconds(records: Iterable[CallRecord]) -> float:
     """Return the seconds that models worked on these calls, those of cached replies included, without inner calls."""
-    calls = (record for record in records if isinstance(record.call, Generate | Choose) and not record.is_inner)
+    calls = (
+        record
+        for record in records
+        if isinstance(record.call, Generate | Choose) and not record.is_inner
+    )
     usages = map(_usage, calls)
     return sum(usage.seconds for usage in usages if usage)
 
@@ -138,7 +144,9 @@ def total(tallies: Iterable[Tally]) -> Tally:
     return sum(tallies, Tally())
 
 
-def _cost(tallies: Mapping[str, Tally], questions: int, prices: Mapping[str, Prices | None]) -> Cost:
+def _cost(
+    tallies: Mapping[str, Tally], questions: int, prices: Mapping[str, Prices | None]
+) -> Cost:
     everything = total(tallies.values())
     dollars = {role: _dollars(tally, prices[role]) for role, tally in tallies.items()}
     amounts = [usd for usd in dollars.values() if usd is not None]
@@ -154,7 +162,11 @@ def _cost(tallies: Mapping[str, Tally], questions: int, prices: Mapping[str, Pri
 
 def _dollars(tally: Tally, prices: Prices | None) -> float | None:
     usage = tally.usage
-    return prices.dollars(usage.prompt_tokens, usage.cached_tokens, usage.output_tokens) if prices else None
+    return (
+        prices.dollars(usage.prompt_tokens, usage.cached_tokens, usage.output_tokens)
+        if prices
+        else None
+    )
 
 
 @dataclass
@@ -172,7 +184,9 @@ class Budget:
         """Return `2.50usd` or `500000tokens`. Raises ConfigError for anything else."""
         amount = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?) ?(usd|tokens)", value.strip().lower())
         if not amount or (amount[2] == "tokens" and "." in amount[1]) or not float(amount[1]):
-            raise ConfigError(f"budget={value}: expected dollars or tokens, e.g. budget=2.50usd or budget=500000tokens")
+            raise ConfigError(
+                f"budget={value}: expected dollars or tokens, e.g. budget=2.50usd or budget=500000tokens"
+            )
         return cls(float(amount[1]) if amount[2] == "usd" else int(amount[1]), amount[2])
 
     @classmethod

@@ -93,13 +93,19 @@ class Stage:
     def _rates(self) -> list[str]:
         """Return new calls and tokens per second, and the share of calls from the cache."""
         seconds = max(time.monotonic() - self.started, 1e-9)
-        method, new = (total(list(tallies.values())) for tallies in (self.ledger.method, self.ledger.paid))
+        method, new = (
+            total(list(tallies.values())) for tallies in (self.ledger.method, self.ledger.paid)
+        )
         if not method.calls:
             return []
         hits = f"{pluralize(method.calls, 'call')}, {100 * (1 - new.calls / method.calls):.0f} % cached"
         if not new.calls:
             return [hits]
-        return [_rate(new.calls / seconds, "calls"), _rate(new.usage.tokens / seconds, "tokens"), hits]
+        return [
+            _rate(new.calls / seconds, "calls"),
+            _rate(new.usage.tokens / seconds, "tokens"),
+            hits,
+        ]
 
 
 class Display:
@@ -131,7 +137,9 @@ class Display:
             def advance(step: str, more: int, of: int | None) -> None:
                 if step not in steps:
                     stack.close()  # the step before
-                    steps[step] = stack.enter_context(self.stage(f"{step} {unit}".strip(), of, None))
+                    steps[step] = stack.enter_context(
+                        self.stage(f"{step} {unit}".strip(), of, None)
+                    )
                 steps[step].advance(more, of)
 
             yield advance
@@ -160,7 +168,9 @@ class PlainLines(Display):
         self._last_sign = time.monotonic()
         stage.watchers.append(self._show_sign)
         stop = threading.Event()
-        thread = threading.Thread(target=self._show_waits, args=(stop,), name="kgqa-waits", daemon=True)
+        thread = threading.Thread(
+            target=self._show_waits, args=(stop,), name="kgqa-waits", daemon=True
+        )
         thread.start()
         try:
             yield

@@ -67,7 +67,9 @@ class RunFolder:
             )
             self._opened = opened.pop_all()
 
-    def record(self, question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> None:
+    def record(
+        self, question: Question, prediction: Prediction, records: Iterable[CallRecord]
+    ) -> None:
         """Store a finished question: its prediction, and its calls as a separate zstd frame."""
         line = json.dumps(prediction.json(), ensure_ascii=False)
         frame = self._compressor.compress(trace_question(question, prediction, records).line())
@@ -81,7 +83,9 @@ class RunFolder:
         """Replace a file of the folder, completely or not at all."""
         return replace_file(self.path / name, text)
 
-    def finish(self, lines: Iterable[Mapping[str, Json]], config: Config, run: FinishedRun) -> FinishedRun:
+    def finish(
+        self, lines: Iterable[Mapping[str, Json]], config: Config, run: FinishedRun
+    ) -> FinishedRun:
         """Write all files of the run except the reports, replacing those of an earlier run, and return it.
 
         The earlier metrics go first: a run without them is not finished, and these must not be read with its settings.
@@ -97,8 +101,13 @@ class RunFolder:
         with explain_storage_errors(self.path, OUT_ELSEWHERE):
             (self.path / PARTIAL_TRACE).replace(self.path / TRACE)
             (self.path / PARTIAL_PREDICTIONS).unlink(missing_ok=True)
-        self.write("config.yaml", format_yaml({key: value for key, value in config.items() if key != "choices"}))
-        return self.write_metrics(run, run.metrics.replace(predictions=sha256(self.path / PREDICTIONS)))
+        self.write(
+            "config.yaml",
+            format_yaml({key: value for key, value in config.items() if key != "choices"}),
+        )
+        return self.write_metrics(
+            run, run.metrics.replace(predictions=sha256(self.path / PREDICTIONS))
+        )
 
     def write_metrics(self, run: FinishedRun, metrics: Metrics) -> FinishedRun:
         """Write `metrics.json`, before it the manifest with all hashes, and after it the settings. Return the run."""
@@ -121,11 +130,15 @@ class RunFolder:
 
 
 @contextmanager
-def lock_folder(folder: Path, identity: Mapping[str, Json], what: str, remedy: str) -> Iterator[None]:
+def lock_folder(
+    folder: Path, identity: Mapping[str, Json], what: str, remedy: str
+) -> Iterator[None]:
     """Lock a folder and bind it to a configuration. Raise ConfigError with the keys that differ if it has another."""
 
     def refuse() -> None:
-        raise ConfigError(f"{folder}: another kgqa process is writing {what}. Wait for it, or set {remedy}.")
+        raise ConfigError(
+            f"{folder}: another kgqa process is writing {what}. Wait for it, or set {remedy}."
+        )
 
     with lock_file(folder / ".lock", refuse, OUT_ELSEWHERE):
         target = folder / IDENTITY
@@ -149,7 +162,9 @@ def run_name(identity: Mapping[str, Json]) -> str:
     return digest(identity, 8)
 
 
-def trace_question(question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> TracedQuestion:
+def trace_question(
+    question: Question, prediction: Prediction, records: Iterable[CallRecord]
+) -> TracedQuestion:
     """Return a question with its calls in the form of the trace."""
     calls = (
         TracedCall(

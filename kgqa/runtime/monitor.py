@@ -152,10 +152,14 @@ def monitor_work(display: Display, what: str, folder: Path, **identity: Json) ->
     python = ".".join(map(str, sys.version_info[:3]))
     environment = {"command": beat.command, "host": beat.host, "pid": beat.pid, **identity}
     with work_log(folder):
-        log_event("start", f"{what} in {folder}", kgqa=version("kgqa"), python=python, **environment)
+        log_event(
+            "start", f"{what} in {folder}", kgqa=version("kgqa"), python=python, **environment
+        )
         monitor = RunMonitor(display, beat)
         stop = threading.Event()
-        thread = threading.Thread(target=monitor.beat_until, args=(stop,), name="heartbeat", daemon=True)
+        thread = threading.Thread(
+            target=monitor.beat_until, args=(stop,), name="heartbeat", daemon=True
+        )
         beat.write()
         thread.start()
         error: BaseException | None = None
@@ -192,7 +196,9 @@ class RunMonitor(Display):
     def stage(self, title: str, count: int | None, ledger: Ledger | None) -> Iterator[Stage]:
         with super().stage(title, count, ledger) as stage:
             self._stages.append(stage)
-            log_event("stage", title if count is None else f"{title}: {count:,}", stage=title, count=count)
+            log_event(
+                "stage", title if count is None else f"{title}: {count:,}", stage=title, count=count
+            )
             yield stage
 
     def beat_until(self, stop: threading.Event) -> None:
@@ -207,24 +213,33 @@ class RunMonitor(Display):
             beat.write()
             if time.monotonic() - logged >= LOGGED_EVERY:
                 logged = time.monotonic()
-                log_event("progress", f"{beat.stage}: {beat.ended:,}", **beat.model_dump(include=_LOGGED))
+                log_event(
+                    "progress", f"{beat.stage}: {beat.ended:,}", **beat.model_dump(include=_LOGGED)
+                )
 
     def log_end(self, error: BaseException | None) -> None:
         """Log the outcome, and add notes to the error that ended the work."""
         beat = self._current()
-        fields = {"seconds": round(beat.updated - beat.started, 1), **beat.model_dump(include=_LOGGED)}
+        fields = {
+            "seconds": round(beat.updated - beat.started, 1),
+            **beat.model_dump(include=_LOGGED),
+        }
         if error is None:
             log_event("end", "done", outcome="done", **fields)
             return
         outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         log_event("end", cause, level=logging.ERROR, outcome=outcome, **fields)
-        is_usage_error = isinstance(error, UsageError) and not isinstance(error, BudgetSpent | StorageError)
+        is_usage_error = isinstance(error, UsageError) and not isinstance(
+            error, BudgetSpent | StorageError
+        )
         if not (beat.calls or (beat.ended and not is_usage_error)):
             return
         saved = []
         if self._saves:
-            of = f"{beat.ended:,} of {beat.count:,}" if beat.count is not None else f"{beat.ended:,}"
+            of = (
+                f"{beat.ended:,} of {beat.count:,}" if beat.count is not None else f"{beat.ended:,}"
+            )
             saved.append(f"in {beat.folder}: {of} {beat.stage}")
         # a full disk loses the last replies
         if (self._saves or beat.calls) and not isinstance(error, StorageError):
@@ -250,7 +265,9 @@ class RunMonitor(Display):
 def command_line() -> str:
     """Return the command of this process, ready to paste into a shell, or "" in another program."""
     program = Path(sys.argv[0])
-    is_kgqa = program.name == "kgqa" or (program.parent.name == "kgqa" and program.name == "__main__.py")
+    is_kgqa = program.name == "kgqa" or (
+        program.parent.name == "kgqa" and program.name == "__main__.py"
+    )
     return shlex.join(["kgqa", *sys.argv[1:]]) if is_kgqa else ""
 
 
@@ -260,7 +277,11 @@ def work_log(folder: Path) -> Iterator[None]:
     # the first answer that is written there raises the error
     with suppress(OSError):
         ensure_dir(folder)
-    handler, loggers, level = WorkLog(folder / LOG), (logging.getLogger("kgqa"), EVENTS), EVENTS.level
+    handler, loggers, level = (
+        WorkLog(folder / LOG),
+        (logging.getLogger("kgqa"), EVENTS),
+        EVENTS.level,
+    )
     EVENTS.propagate = False  # many lines, not for users
     EVENTS.setLevel(logging.DEBUG)
     for logger in loggers:
@@ -291,7 +312,9 @@ class WorkLog(RotatingFileHandler):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Json] = {
-            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(
+                timespec="milliseconds"
+            ),
             "level": record.levelname.lower(),
             "event": "line",
             "message": record.getMessage(),

@@ -193,11 +193,16 @@ class Scheduler:
             resume = task.program.throw if isinstance(reply, Exception) else task.program.send
             call = resume(reply)
             while not isinstance(call, Call):
-                call = task.program.throw(TypeError(f"a method may await kgqa calls only, not {call!r}"))
+                call = task.program.throw(
+                    TypeError(f"a method may await kgqa calls only, not {call!r}")
+                )
             task.root.calls += not task.is_inner
             if task.root.calls > self._max_calls:
                 remedy = "End the loop, or increase max_calls"
-                raise_in(task.program, RuntimeError(f"more than max_calls={self._max_calls:,} calls. {remedy}"))
+                raise_in(
+                    task.program,
+                    RuntimeError(f"more than max_calls={self._max_calls:,} calls. {remedy}"),
+                )
         except StopIteration as stop:
             return self._end(task, stop.value)
         except Exception as error:  # noqa: BLE001 - a program's failure is its result; the others continue
@@ -205,7 +210,9 @@ class Scheduler:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - an exit in a user's method, which is no end of the run
-            failure = RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
+            failure = RuntimeError(f"{type(error).__name__}: {error}").with_traceback(
+                error.__traceback__
+            )
             return self._end(task, failure)
         path = (*task.path, task.awaits)
         task.awaits += 1
@@ -220,7 +227,9 @@ class Scheduler:
     def _submit(self, task: _Task, path: tuple[int, ...], call: Call[Any]) -> None:
         if isinstance(call, Generate) and call.temperature > 0 and call.seed is None:
             source = f"{self._seed}/{task.root.key}/{path}"
-            call = replace(call, seed=int.from_bytes(hashlib.sha256(source.encode()).digest()[:4], "big") >> 1)
+            call = replace(
+                call, seed=int.from_bytes(hashlib.sha256(source.encode()).digest()[:4], "big") >> 1
+            )
         try:
             service = self._route(call)
         except ConfigError as error:
@@ -232,16 +241,22 @@ class Scheduler:
         self._tickets += 1
         self._waiting[self._tickets] = (task, path, call)
         try:
-            service.submit(Request((task.root.number, *path), self._tickets, call, time.monotonic()))
+            service.submit(
+                Request((task.root.number, *path), self._tickets, call, time.monotonic())
+            )
         except (AttributeError, TypeError, ValueError) as error:
             # a user's call has no key for the cache
             del self._waiting[self._tickets]
-            self._ready.append((task, TypeError(f"{type(call).__name__} has a wrong argument: {error}")))
+            self._ready.append(
+                (task, TypeError(f"{type(call).__name__} has a wrong argument: {error}"))
+            )
 
     def _spawn(self, task: _Task, path: tuple[int, ...], call: Gather) -> None:
         task.results, task.missing = [None] * len(call.programs), len(call.programs)
         for slot, program in enumerate(call.programs):
-            self._start(_Task(program, task.root, (*path, slot), task, slot, is_inner=task.is_inner))
+            self._start(
+                _Task(program, task.root, (*path, slot), task, slot, is_inner=task.is_inner)
+            )
         if not call.programs:
             self._ready.append((task, []))
 
@@ -256,7 +271,10 @@ class Scheduler:
             return Finished(task.root.key, outcome, tuple(records))
         if task.answers:
             path = task.path[:-1]
-            self._record(task, CallRecord(path, task.answers, outcome, cached=False, is_inner=parent.is_inner))
+            self._record(
+                task,
+                CallRecord(path, task.answers, outcome, cached=False, is_inner=parent.is_inner),
+            )
             self._ready.append((parent, outcome))
             return None
         parent.results[task.slot] = outcome
@@ -289,7 +307,10 @@ class Scheduler:
         if isinstance(reply.value, (EngineDied, UsageError, KeyboardInterrupt, SystemExit)):
             raise reply.value
         self._record(
-            task, CallRecord(path, call, reply.value, reply.cached, reply.queued, reply.seconds, task.is_inner)
+            task,
+            CallRecord(
+                path, call, reply.value, reply.cached, reply.queued, reply.seconds, task.is_inner
+            ),
         )
         self._ready.append((task, reply.value))
 
@@ -336,7 +357,9 @@ async def _answer(call: Call[Any], searches: SearchProgram) -> Any:
             case Search(keywords=None, positions=None):
                 return await searches.search(call)
             case Gather():
-                return await Gather(*(_run_with_searches(program, searches) for program in call.programs))
+                return await Gather(
+                    *(_run_with_searches(program, searches) for program in call.programs)
+                )
         return await call
     except Exception as error:  # noqa: BLE001 - as the scheduler raises a failed call in its program
         return error

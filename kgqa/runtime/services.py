@@ -62,7 +62,9 @@ class Instant(Service):
             value = self._answer(request.call)
         except KgqaError as error:
             value = error
-        self._done.put(ServiceReply(request.ticket, value, cached=False, seconds=time.monotonic() - started))
+        self._done.put(
+            ServiceReply(request.ticket, value, cached=False, seconds=time.monotonic() - started)
+        )
 
 
 class Batches(Service):
@@ -148,10 +150,16 @@ class Worker(Batches):
 def split_batches(requests: Sequence[Request], size: int) -> list[Sequence[Request]]:
     """Return batches. Generations are sorted by length to pad little. Choices stay in order to share prefixes."""
     generations = [request for request in requests if isinstance(request.call, Generate)]
-    generations.sort(key=lambda request: (request.call.max_tokens, request.call.prompt.characters, request.order))
+    generations.sort(
+        key=lambda request: (request.call.max_tokens, request.call.prompt.characters, request.order)
+    )
     choices = [request for request in requests if not isinstance(request.call, Generate)]
     step = max(1, size)
-    return [kind[start : start + size] for kind in (choices, generations) for start in range(0, len(kind), step)]
+    return [
+        kind[start : start + size]
+        for kind in (choices, generations)
+        for start in range(0, len(kind), step)
+    ]
 
 
 class Streams(Service):
@@ -162,7 +170,9 @@ class Streams(Service):
     other on an idle engine.
     """
 
-    def __init__(self, done: Done, cache: CallCache, engine: StreamingEngine, ending: threading.Event) -> None:
+    def __init__(
+        self, done: Done, cache: CallCache, engine: StreamingEngine, ending: threading.Event
+    ) -> None:
         self._engine, self._ending = engine, ending
         self._in_flight = InFlightCalls(done, cache, identity_of(engine), self._make)
         self._lock = threading.Lock()

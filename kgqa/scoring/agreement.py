@@ -11,7 +11,9 @@ from kgqa.artifacts.metrics import LabelAgreement
 def agreement(first: Sequence[str | None], second: Sequence[str | None]) -> LabelAgreement:
     """Return percent agreement, Cohen's kappa and the confusion table. Pairs with None on one side are skipped."""
     pairs = [
-        (mine, theirs) for mine, theirs in zip(first, second, strict=True) if mine is not None and theirs is not None
+        (mine, theirs)
+        for mine, theirs in zip(first, second, strict=True)
+        if mine is not None and theirs is not None
     ]
     labels = sorted({label for pair in pairs for label in pair})
     counts = Counter(pairs)

@@ -32,7 +32,11 @@ class CitationScores:
 def cite_passages(traced: TracedQuestion) -> CitationScores:
     """Score the passages of the chains, or the evidence of a method without chains."""
     chains = Notes.of(traced).chains
-    cited = {triple[-1] for chain in chains for triple in chain.triples} if chains else traced.prediction.evidence
+    cited = (
+        {triple[-1] for chain in chains for triple in chain.triples}
+        if chains
+        else traced.prediction.evidence
+    )
     return CitationScores.of(set(cited or ()), traced.question.support)
 
 
@@ -46,10 +50,15 @@ def cite_sentences(traced: TracedQuestion) -> CitationScores:
     if not (notes.chains or notes.cited) or not gold:
         return CitationScores()
     passages = {passage.id: passage for passage in traced.question.passages}
-    sentences = {id_: split_sentences(passage, traced.question) for id_, passage in passages.items()}
+    sentences = {
+        id_: split_sentences(passage, traced.question) for id_, passage in passages.items()
+    }
     cited = {
         (id_, find_sentence(parts, sentences[id_]))
-        for *parts, id_ in (*(triple for chain in notes.chains for triple in chain.triples), *notes.cited)
+        for *parts, id_ in (
+            *(triple for chain in notes.chains for triple in chain.triples),
+            *notes.cited,
+        )
         if sentences.get(id_)
     }
     return CitationScores.of(cited, gold)
@@ -63,7 +72,12 @@ def split_sentences(passage: Passage, question: Question) -> list[str]:
             pieces = [part for piece in pieces for part in _around(piece, fact)]
     facts = {fact for _, fact in question.facts}
     split = (piece if piece in facts else _END.split(piece) for piece in pieces)
-    return [each for part in split for each in ([part] if isinstance(part, str) else part) if each.strip()]
+    return [
+        each
+        for part in split
+        for each in ([part] if isinstance(part, str) else part)
+        if each.strip()
+    ]
 
 
 def _around(text: str, part: str) -> list[str]:
@@ -74,4 +88,6 @@ def _around(text: str, part: str) -> list[str]:
 def find_sentence(parts: Sequence[str], sentences: Sequence[str]) -> str:
     """Return the normalized sentence that shares most words with a triple, the first of equal ones."""
     words = set(normalise(" ".join(parts)).split())
-    return normalise(max(sentences, key=lambda sentence: len(words & set(normalise(sentence).split()))))
+    return normalise(
+        max(sentences, key=lambda sentence: len(words & set(normalise(sentence).split())))
+    )

@@ -44,7 +44,9 @@ class Difference:
         return self.adjusted < ALPHA
 
 
-def compare(scores: Mapping[str, Mapping[str, Sequence[float | None]]], seed: int) -> list[Difference]:
+def compare(
+    scores: Mapping[str, Mapping[str, Sequence[float | None]]], seed: int
+) -> list[Difference]:
     """Compare every pair of runs in every metric. `scores[metric][run]`: one share per question, in the same order.
 
     A metric of zeros and ones is tested by McNemar's exact test, others by a paired permutation test. Questions that
@@ -61,7 +63,9 @@ def compare(scores: Mapping[str, Mapping[str, Sequence[float | None]]], seed: in
             if pairs:
                 differences.append(_difference((metric, first, second), pairs, seed))
     adjusted = holm([difference.p for difference in differences])
-    return [replace(difference, adjusted=p) for difference, p in zip(differences, adjusted, strict=True)]
+    return [
+        replace(difference, adjusted=p) for difference, p in zip(differences, adjusted, strict=True)
+    ]
 
 
 def mcnemar(wins: int, losses: int) -> float:
@@ -88,7 +92,9 @@ def permutation(differences: Sequence[float], seed: int, resamples: int = RESAMP
     chunk = max(1, _CELLS_PER_CHUNK // len(sizes))
     extreme = 0
     for start in range(0, resamples, chunk):
-        positive = generator.binomial(counts, 0.5, size=(min(chunk, resamples - start), len(sizes)))  # (R, D)
+        positive = generator.binomial(
+            counts, 0.5, size=(min(chunk, resamples - start), len(sizes))
+        )  # (R, D)
         extreme += int((np.abs((2 * positive - counts) @ sizes) >= observed - _TIE).sum())
     return (extreme + 1) / (resamples + 1)
 
@@ -103,7 +109,9 @@ def holm(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def questions_needed(difference: float, deviation: float, *, power: float = POWER, alpha: float = ALPHA) -> int | None:
+def questions_needed(
+    difference: float, deviation: float, *, power: float = POWER, alpha: float = ALPHA
+) -> int | None:
     """Return the number of questions that shows a mean paired difference, by the normal approximation, at least 2.
 
     deviation: standard deviation of the paired differences, in the difference's unit. If it is 0, return None.
@@ -120,11 +128,15 @@ def questions_needed(difference: float, deviation: float, *, power: float = POWE
     return max(2, math.ceil((quantiles * deviation / difference) ** 2))
 
 
-def _difference(names: tuple[str, str, str], pairs: Sequence[tuple[float, float]], seed: int) -> Difference:
+def _difference(
+    names: tuple[str, str, str], pairs: Sequence[tuple[float, float]], seed: int
+) -> Difference:
     n = len(pairs)
     moved = [100 * (mine - theirs) for mine, theirs in pairs]
     mean = math.fsum(moved) / n
-    deviation = math.sqrt(math.fsum((points - mean) ** 2 for points in moved) / (n - 1)) if n > 1 else 0.0
+    deviation = (
+        math.sqrt(math.fsum((points - mean) ** 2 for points in moved) / (n - 1)) if n > 1 else 0.0
+    )
     wins = sum(points > 0 for points in moved), sum(points < 0 for points in moved)
     binary = all(share in (0.0, 1.0) for pair in pairs for share in pair)
     low, high = difference_interval([mine - theirs for mine, theirs in pairs])
@@ -135,7 +147,10 @@ def _difference(names: tuple[str, str, str], pairs: Sequence[tuple[float, float]
     return Difference(
         *names,
         n=n,
-        means=(100 * math.fsum(mine for mine, _ in pairs) / n, 100 * math.fsum(theirs for _, theirs in pairs) / n),
+        means=(
+            100 * math.fsum(mine for mine, _ in pairs) / n,
+            100 * math.fsum(theirs for _, theirs in pairs) / n,
+        ),
         difference=mean,
         low=100 * low,
         high=100 * high,

@@ -93,7 +93,9 @@ def share(count: int, total: int) -> Estimate:
     return Estimate(mean=100 * count / total, low=100 * low, high=100 * high, n=total)
 
 
-def correct_by_own_labels(judged_right: int, judged: int, labels: Table, failed: int = 0) -> Estimate:
+def correct_by_own_labels(
+    judged_right: int, judged: int, labels: Table, failed: int = 0
+) -> Estimate:
     """Return the corrected accuracy of answers of which a random part is labeled.
 
     This is Tenenbein's estimate of double sampling (1970): the share of right answers among those that the judge
@@ -108,7 +110,11 @@ def correct_by_own_labels(judged_right: int, judged: int, labels: Table, failed:
 
     Raises ValueError: no labels, or more labels than answers with that verdict.
     """
-    if not labels.total or labels.accepted > judged_right or labels.rejected > judged - judged_right:
+    if (
+        not labels.total
+        or labels.accepted > judged_right
+        or labels.rejected > judged - judged_right
+    ):
         raise ValueError("labels must be of judged answers, and at least one")
     judge = judged_right / judged
     of_accepted, of_rejected = (
@@ -119,7 +125,10 @@ def correct_by_own_labels(judged_right: int, judged: int, labels: Table, failed:
     mean = answered * (judge * of_accepted + (1 - judge) * of_rejected)
 
     weight = _Share.of(judged_right, judged)
-    first, second = _Share.of(labels.right_right, labels.accepted), _Share.of(labels.wrong_right, labels.rejected)
+    first, second = (
+        _Share.of(labels.right_right, labels.accepted),
+        _Share.of(labels.wrong_right, labels.rejected),
+    )
     posterior = _Share(
         weight.mean * first.mean + (1 - weight.mean) * second.mean,
         weight.variance * (first.mean - second.mean) ** 2
@@ -129,7 +138,9 @@ def correct_by_own_labels(judged_right: int, judged: int, labels: Table, failed:
     if failed:
         posterior = _Share.of(judged, judged + failed).times(posterior)
     low, high = _beta_interval(posterior)
-    return Estimate(mean=100 * mean, low=min(low, 100 * mean), high=max(high, 100 * mean), n=judged + failed)
+    return Estimate(
+        mean=100 * mean, low=min(low, 100 * mean), high=max(high, 100 * mean), n=judged + failed
+    )
 
 
 def correct_by_rates(judged_right: int, judged: int, labels: Table, failed: int = 0) -> Estimate:
@@ -142,18 +153,28 @@ def correct_by_rates(judged_right: int, judged: int, labels: Table, failed: int 
     right, wrong = labels.right_right + labels.wrong_right, labels.right_wrong + labels.wrong_wrong
     if not judged or not right or not wrong:
         return UNDEFINED
-    sensitivity, specificity = (labels.right_right + 1) / (right + 2), (labels.wrong_wrong + 1) / (wrong + 2)
+    sensitivity, specificity = (
+        (labels.right_right + 1) / (right + 2),
+        (labels.wrong_wrong + 1) / (wrong + 2),
+    )
     judge = (judged_right + _Z**2 / 2) / (judged + _Z**2)
     skill = sensitivity + specificity - 1
-    of_right, of_wrong = sensitivity * (1 - sensitivity) / (right + 2), specificity * (1 - specificity) / (wrong + 2)
+    of_right, of_wrong = (
+        sensitivity * (1 - sensitivity) / (right + 2),
+        specificity * (1 - specificity) / (wrong + 2),
+    )
     if skill < _Z * math.sqrt(of_right + of_wrong):
         return UNDEFINED
     mean = (judge + specificity - 1) / skill
     shift = 2 * _Z**2 * (mean * of_right - (1 - mean) * of_wrong)
-    variance = judge * (1 - judge) / (judged + _Z**2) + mean**2 * of_right + (1 - mean) ** 2 * of_wrong
+    variance = (
+        judge * (1 - judge) / (judged + _Z**2) + mean**2 * of_right + (1 - mean) ** 2 * of_wrong
+    )
     half = _Z * math.sqrt(variance) / skill
     answered = judged / (judged + failed)
-    low, middle, high = (100 * answered * min(max(x, 0), 1) for x in (mean + shift - half, mean, mean + shift + half))
+    low, middle, high = (
+        100 * answered * min(max(x, 0), 1) for x in (mean + shift - half, mean, mean + shift + half)
+    )
     return Estimate(mean=middle, low=min(low, middle), high=max(high, middle), n=judged + failed)
 
 
@@ -182,8 +203,14 @@ def kappa_interval(agreement: LabelAgreement) -> tuple[float, float] | None:
 
     if agreement.kappa is None:
         return None
-    counts = np.array([list(row.values()) for row in agreement.confusion.values()], dtype=np.float64)  # (L, L)
-    shares = np.random.default_rng(0).dirichlet(counts.ravel() + _PRIOR, _SAMPLES).reshape(-1, *counts.shape)
+    counts = np.array(
+        [list(row.values()) for row in agreement.confusion.values()], dtype=np.float64
+    )  # (L, L)
+    shares = (
+        np.random.default_rng(0)
+        .dirichlet(counts.ravel() + _PRIOR, _SAMPLES)
+        .reshape(-1, *counts.shape)
+    )
     observed = np.trace(shares, axis1=1, axis2=2)
     expected = (shares.sum(axis=1) * shares.sum(axis=2)).sum(axis=1)
     low, high = np.quantile((observed - expected) / (1 - expected), [0.025, 0.975])

@@ -95,7 +95,9 @@ def smooth_variance(shares: Sequence[float]) -> float:
     weight = _extreme_weight(shares)
     total = len(shares) + 2 * weight
     center = (fsum(shares) + weight) / total
-    return (fsum((share - center) ** 2 for share in shares) + weight * (center**2 + (1 - center) ** 2)) / total
+    return (
+        fsum((share - center) ** 2 for share in shares) + weight * (center**2 + (1 - center) ** 2)
+    ) / total
 
 
 def _extreme_weight(shares: Sequence[float]) -> float:
@@ -131,6 +133,12 @@ def tango(gains: int, losses: int, n: int) -> tuple[float, float]:
         return n * (observed - difference) / sqrt(variance) if variance > 0 else 0.0
 
     first, last = -1 + _EDGE, 1 - _EDGE
-    low = brentq(lambda value: statistic(value) - Z, first, observed) if statistic(first) > Z else -1.0
-    high = brentq(lambda value: statistic(value) + Z, observed, last) if statistic(last) < -Z else 1.0
+    low = (
+        brentq(lambda value: statistic(value) - Z, first, observed)
+        if statistic(first) > Z
+        else -1.0
+    )
+    high = (
+        brentq(lambda value: statistic(value) + Z, observed, last) if statistic(last) < -Z else 1.0
+    )
     return float(low), float(high)

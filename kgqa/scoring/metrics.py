@@ -13,7 +13,13 @@ from contextlib import suppress
 from functools import cache
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.scoring.normalisation import is_number, normalise, normalise_as_r1_searcher, normalise_for_drop, repair_text
+from kgqa.scoring.normalisation import (
+    is_number,
+    normalise,
+    normalise_as_r1_searcher,
+    normalise_for_drop,
+    repair_text,
+)
 from kgqa.util.jsonio import JsonError, decode_json
 from kgqa.util.optional_deps import is_available, require_packages
 
@@ -32,7 +38,8 @@ _STATED = "(?:known|available|applicable|specified|mentioned|provided|stated|giv
 _PLACE = rf"(?: (?:in|from|by|within|based on|with|using) {_SOURCE})?"
 _EXPLICITLY = "(?:directly |explicitly |clearly |specifically )?"
 _SAY = (
-    "(?:say|mention|provide|contain|specify|state|include|answer|give|relate|refer|indicate|reveal|tell|have|discuss)"
+    "(?:say|mention|provide|contain|specify|state|include|answer|give|relate|refer|indicate|reveal"
+    "|tell|have|discuss)"
 )
 _MISSING = f"(?:unknown|unclear|undetermined|unspecified|not {_EXPLICITLY}{_STATED})"
 _DO_NOT = "(?:do not|dont|does not|doesnt|did not|didnt)"
@@ -64,7 +71,9 @@ _ABSTENTIONS = re.compile(
     rf"|{_SOURCE} makes? no mention\b.*"
     ")"
 )
-_SMALL_WORDS = frozenset({"a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"})
+_SMALL_WORDS = frozenset(
+    {"a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"}
+)
 # capitalized ones: "I Don't Know" is an abstention
 _TITLE_WORDS = 3
 _PRONOUNS = ("i ", "im ", "it ", "its ", "there ", "theres ", "cant ", "cannot ", "no ")
@@ -155,7 +164,9 @@ def musique_f1(prediction: str, gold: str) -> float:
 
 def trace_f1(prediction: str, gold: str) -> float:
     """Return `hotpotqa_f1`, or 1 for two answers without words after normalization (Fang et al., 2024)."""
-    return 1.0 if not normalise(prediction) and not normalise(gold) else hotpotqa_f1(prediction, gold)
+    return (
+        1.0 if not normalise(prediction) and not normalise(gold) else hotpotqa_f1(prediction, gold)
+    )
 
 
 def r1_searcher_f1(prediction: str, gold: str) -> float:
@@ -256,7 +267,9 @@ def _spans(gold: str) -> Sequence[str]:
 
 def _best(f1: Formula, prediction: str, golds: Sequence[str]) -> Score:
     formulas = {"em": exact_match, "f1": f1}
-    return {name: max(formula(prediction, gold) for gold in golds) for name, formula in formulas.items()}
+    return {
+        name: max(formula(prediction, gold) for gold in golds) for name, formula in formulas.items()
+    }
 
 
 def contains_gold(answer: str, golds: Sequence[str]) -> float:
@@ -266,7 +279,9 @@ def contains_gold(answer: str, golds: Sequence[str]) -> float:
     "no" in "I do not know". Only an empty answer contains an empty gold answer.
     """
     words = f" {normalise(answer)} "
-    return float(any(f" {gold} " in words if gold else words == "  " for gold in map(normalise, golds)))
+    return float(
+        any(f" {gold} " in words if gold else words == "  " for gold in map(normalise, golds))
+    )
 
 
 def contains_letters(answer: str, golds: Sequence[str]) -> float:
@@ -274,7 +289,9 @@ def contains_letters(answer: str, golds: Sequence[str]) -> float:
 
     This is the "Contain" of LinearRAG: "no" is in "I do not know". Answers and gold answers of blanks count as 0.
     """
-    return float(bool(answer.strip() and golds[0].strip()) and normalise(golds[0]) in normalise(answer))
+    return float(
+        bool(answer.strip() and golds[0].strip()) and normalise(golds[0]) in normalise(answer)
+    )
 
 
 def contains_letters_if_answered(answer: str, golds: Sequence[str]) -> float | None:
@@ -287,7 +304,12 @@ def contains_letters_if_answered(answer: str, golds: Sequence[str]) -> float | N
 def covers_gold(answer: str, golds: Sequence[str]) -> float:
     """Return 1 if the answer has all words of a gold answer, in any order: Cover-EM of R1-Searcher."""
     words = normalise_as_r1_searcher(answer).split(" ")
-    return float(any(all(word in words for word in normalise_as_r1_searcher(gold).split(" ")) for gold in golds))
+    return float(
+        any(
+            all(word in words for word in normalise_as_r1_searcher(gold).split(" "))
+            for gold in golds
+        )
+    )
 
 
 def abstains(answer: str) -> bool:
@@ -302,7 +324,11 @@ def abstains(answer: str) -> bool:
 def _is_title(answer: str, text: str) -> bool:
     """Return whether the answer is a title such as "I Can't Tell You Why": a clause with capitals."""
     words = [word for word in re.findall(r"[^\W\d_][\w'’]*", answer) if word not in _SMALL_WORDS]
-    return len(words) >= _TITLE_WORDS and text.startswith(_PRONOUNS) and all(word[0].isupper() for word in words)
+    return (
+        len(words) >= _TITLE_WORDS
+        and text.startswith(_PRONOUNS)
+        and all(word[0].isupper() for word in words)
+    )
 
 
 PROFILES: Mapping[str, Callable[[str, Sequence[str]], Score]] = {
@@ -330,7 +356,12 @@ PROFILES: Mapping[str, Callable[[str, Sequence[str]], Score]] = {
     "arag": lambda prediction, golds: _best(token_f1, prediction, golds[:1]),
     # Song et al., 2025, released program
     "r1_searcher": lambda prediction, golds: {
-        "em": float(any(normalise_as_r1_searcher(prediction) == normalise_as_r1_searcher(gold) for gold in golds)),
+        "em": float(
+            any(
+                normalise_as_r1_searcher(prediction) == normalise_as_r1_searcher(gold)
+                for gold in golds
+            )
+        ),
         "f1": max(r1_searcher_f1(prediction, gold) for gold in golds),
     },
 }

@@ -36,7 +36,9 @@ def normalise_for_drop(text: str) -> str:
 @lru_cache(maxsize=65_536)
 def normalise_as_r1_searcher(text: str) -> str:
     """Normalize with blanks in place of punctuation, and yes and no in place of True and False (Song et al., 2025)."""
-    return _without_articles(_CLOSED.get(text, text).replace("_", " ").lower().translate(_TO_BLANKS))
+    return _without_articles(
+        _CLOSED.get(text, text).replace("_", " ").lower().translate(_TO_BLANKS)
+    )
 
 
 @lru_cache(maxsize=65_536)

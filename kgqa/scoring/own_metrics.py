@@ -37,11 +37,15 @@ class OwnMetric:
         try:
             share: Any = self.function(question, answer)
         except Exception as error:
-            raise ConfigError(f"{self.file}: question {question.id}: {describe_error(error)}") from error
+            raise ConfigError(
+                f"{self.file}: question {question.id}: {describe_error(error)}"
+            ) from error
         if share is None or (isinstance(share, int | float) and 0 <= share <= 1):
             return None if share is None else float(share)
         place = function_line(self.function)
-        raise ConfigError(f"{place}: question {question.id}: must return a number from 0 to 1 or None, not {share!r}")
+        raise ConfigError(
+            f"{place}: question {question.id}: must return a number from 0 to 1 or None, not {share!r}"
+        )
 
 
 def list_own_metrics() -> dict[str, OwnMetric]:
@@ -51,7 +55,11 @@ def list_own_metrics() -> dict[str, OwnMetric]:
 
 def _list_files() -> tuple[tuple[Path, int], ...]:
     """Return the files of the user's metrics with the times of their last changes."""
-    files = (file for folder in conf_folders()[:-1] for file in sorted((folder / "metric").glob("*.yaml")))
+    files = (
+        file
+        for folder in conf_folders()[:-1]
+        for file in sorted((folder / "metric").glob("*.yaml"))
+    )
     return tuple((file.absolute(), file.stat().st_mtime_ns) for file in files)
 
 

@@ -12,7 +12,9 @@ MOST = 1_000_000  # questions
 _CAUTION = 0.2
 
 
-def mcnemar_power(questions: int, discordant: float, difference: float, alpha: float = ALPHA) -> float:
+def mcnemar_power(
+    questions: int, discordant: float, difference: float, alpha: float = ALPHA
+) -> float:
     """Return the probability that McNemar's exact test shows a difference.
 
     Args:
@@ -32,7 +34,9 @@ def mcnemar_power(questions: int, discordant: float, difference: float, alpha: f
     return float(weights @ np.where(lowest >= 0, rejected, 0.0))
 
 
-def plan_questions(pilot: Difference, points: float, *, power: float = POWER, alpha: float = ALPHA) -> tuple[int, int]:
+def plan_questions(
+    pilot: Difference, points: float, *, power: float = POWER, alpha: float = ALPHA
+) -> tuple[int, int]:
     """Return how many questions show a difference of `points`, and how many if the pilot's spread is too low.
 
     The second number uses the upper 80 % limit of the spread. For right or wrong it is that of McNemar's exact test,
@@ -66,7 +70,9 @@ def _needed(pilot: Difference, deviation: float, points: float, power: float, al
     if start > 20_000:
         return start
     return _first(
-        lambda count: mcnemar_power(count, discordant, difference, alpha) >= power, start // 2, 2 * start + 50
+        lambda count: mcnemar_power(count, discordant, difference, alpha) >= power,
+        start // 2,
+        2 * start + 50,
     )
 
 
@@ -78,7 +84,9 @@ def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
     return high
 
 
-def find_detectable_points(pilot: Difference, questions: int, *, power: float = POWER, alpha: float = ALPHA) -> float:
+def find_detectable_points(
+    pilot: Difference, questions: int, *, power: float = POWER, alpha: float = ALPHA
+) -> float:
     """Return the difference in points that this number of questions shows, by the normal approximation."""
     from scipy.stats import norm
 

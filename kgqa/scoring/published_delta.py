@@ -45,7 +45,9 @@ class Value:
     questions: int | None = None  # None: not in the paper
 
     @classmethod
-    def of(cls, text: float | str | None, spread: float | None = None, questions: int | None = None) -> Value | None:
+    def of(
+        cls, text: float | str | None, spread: float | None = None, questions: int | None = None
+    ) -> Value | None:
         """Parse a published value: a number, "~41" or None."""
         if text is None:
             return None
@@ -125,7 +127,9 @@ def scale_of(metric: PublishedMetric) -> float:
     return 100.0 if metric.unit == "%" and metric.path and " / " in metric.path else 1.0
 
 
-def compare_with_published(published: Value, ours: Ours, unit: str, margin: float = MARGIN) -> Delta:
+def compare_with_published(
+    published: Value, ours: Ours, unit: str, margin: float = MARGIN
+) -> Delta:
     """Compare our value with a published one, with the sampling errors of both (Newcombe, 1998, method 10).
 
     agrees: the 95 % interval of the difference is within the margin (an equivalence test). differs: it is not, and it
@@ -143,8 +147,16 @@ def compare_with_published(published: Value, ours: Ours, unit: str, margin: floa
     allowed = margin if unit == "%" else MARGIN_SHARE * abs(published.number)
     verdict: Verdict = "cannot tell"
     if ours.questions >= FEW:
-        verdict = "agrees" if -allowed < low and high < allowed else "differs" if low > 0 or high < 0 else verdict
-    return Delta(difference, low, high, verdict, _is_predicted(published, ours, (below, above), unit))
+        verdict = (
+            "agrees"
+            if -allowed < low and high < allowed
+            else "differs"
+            if low > 0 or high < 0
+            else verdict
+        )
+    return Delta(
+        difference, low, high, verdict, _is_predicted(published, ours, (below, above), unit)
+    )
 
 
 def _is_predicted(published: Value, ours: Ours, errors: tuple[float, float], unit: str) -> bool:
@@ -166,7 +178,9 @@ def wilson_interval(percent: float, questions: float) -> tuple[float, float]:
     return 100 * low, 100 * high
 
 
-def _published_errors(published: Value, ours: Ours, our_errors: tuple[float, float], unit: str) -> tuple[float, float]:
+def _published_errors(
+    published: Value, ours: Ours, our_errors: tuple[float, float], unit: str
+) -> tuple[float, float]:
     """Return how far the published value can be above and below its true value.
 
     Percentages: the binomial bound. Other units: our relative error. Unknown numbers of questions: ours.
@@ -176,7 +190,11 @@ def _published_errors(published: Value, ours: Ours, our_errors: tuple[float, flo
         low, high = wilson_interval(published.number, questions)
         below, above = max(published.number - low, 0.0), max(high - published.number, 0.0)
     else:
-        ratio = abs(published.number / ours.mean) * sqrt(ours.questions / questions) if ours.mean else 0.0
+        ratio = (
+            abs(published.number / ours.mean) * sqrt(ours.questions / questions)
+            if ours.mean
+            else 0.0
+        )
         below, above = (ratio * error for error in our_errors)
     extra = Z * (published.spread or 0.0)  # of its runs
     return hypot(below, extra), hypot(above, extra)
@@ -185,7 +203,11 @@ def _published_errors(published: Value, ours: Ours, our_errors: tuple[float, flo
 def _sum(metrics: Mapping[str, Json], expression: str) -> float | None:
     """Return the sum of a formula such as `a + b - c` over the parts that exist, or None if there are none."""
     signed = re.findall(r"(?:^|( [+-]) )(.+?)(?= [+-] |$)", expression)
-    values = [-value if sign == " -" else value for sign, part in signed for value in _values(metrics, part)]
+    values = [
+        -value if sign == " -" else value
+        for sign, part in signed
+        for value in _values(metrics, part)
+    ]
     return sum(values) if values else None
 
 
@@ -196,7 +218,11 @@ def _values(metrics: Mapping[str, Json], path: str) -> list[float]:
     if not isinstance(group, Mapping):
         return []
     is_prefix, start = last.endswith("*"), last.removesuffix("*")
-    named = [value for name, value in group.items() if name == last or (is_prefix and name.startswith(start))]
+    named = [
+        value
+        for name, value in group.items()
+        if name == last or (is_prefix and name.startswith(start))
+    ]
     return [float(value) for value in named if isinstance(value, int | float)]
 
 

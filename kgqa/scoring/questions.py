@@ -118,17 +118,44 @@ def _is_noise(row: ScoredQuestion) -> float | None:
 
 
 _LIST = (
-    Metric("em", "EM", _unless_unanswerable(lambda row: row.em), column=True, tested=True, of_golds=True),
-    Metric("f1", "F1", _unless_unanswerable(lambda row: row.f1), column=True, tested=True, of_golds=True),
-    Metric("containment", "containment", _unless_unanswerable(lambda row: row.containment), column=True, of_golds=True),
+    Metric(
+        "em",
+        "EM",
+        _unless_unanswerable(lambda row: row.em),
+        column=True,
+        tested=True,
+        of_golds=True,
+    ),
+    Metric(
+        "f1",
+        "F1",
+        _unless_unanswerable(lambda row: row.f1),
+        column=True,
+        tested=True,
+        of_golds=True,
+    ),
+    Metric(
+        "containment",
+        "containment",
+        _unless_unanswerable(lambda row: row.containment),
+        column=True,
+        of_golds=True,
+    ),
     # MuSiQue-Full's An+Suff and Sp+Suff F1 (Trivedi et al., TACL 2022)
     Metric("pair_f1", "F1 of pairs", _of_pair(lambda row: row.f1), optional=True),
-    Metric("pair_support_f1", "support F1 of pairs", _of_pair(lambda row: row.support.f1), optional=True),
+    Metric(
+        "pair_support_f1",
+        "support F1 of pairs",
+        _of_pair(lambda row: row.support.f1),
+        optional=True,
+    ),
     # 1 - risk, at the coverage n / questions
     Metric(
         "selective_em",
         "EM of given answers",
-        lambda row: None if row.answerability is None or row.answer is None or row.abstained else row.em,
+        lambda row: (
+            None if row.answerability is None or row.answer is None or row.abstained else row.em
+        ),
         optional=True,
     ),
     Metric("answerability", "answerability", lambda row: row.answerability, optional=True),
@@ -152,8 +179,16 @@ _LIST = (
         lambda row: row.em if row.question.type == STRUCTURAL else None,
         optional=True,
     ),
-    Metric("support_recall", "support recall", lambda row: row.support.recall, column=True, of="passages"),
-    Metric("support_precision", "support precision", lambda row: row.support.precision, of="passages"),
+    Metric(
+        "support_recall",
+        "support recall",
+        lambda row: row.support.recall,
+        column=True,
+        of="passages",
+    ),
+    Metric(
+        "support_precision", "support precision", lambda row: row.support.precision, of="passages"
+    ),
     Metric("support_f1", "support F1", lambda row: row.support.f1, listed=False, of="passages"),
     Metric(
         "support_error_rate",
@@ -163,7 +198,9 @@ _LIST = (
         lower_is_better=True,
     ),
     # SAFE's Table 2: of all questions that did not fail
-    Metric("noise", "noise", _is_noise, column=True, of="question", optional=True, lower_is_better=True),
+    Metric(
+        "noise", "noise", _is_noise, column=True, of="question", optional=True, lower_is_better=True
+    ),
 )
 BUILT_IN = {metric.name: metric for metric in _LIST}
 
@@ -185,7 +222,11 @@ class _Registry(Mapping[str, Metric]):
         if clashes := own.keys() & BUILT_IN.keys():
             file = own[min(clashes)].file
             raise ConfigError(f"{file}: kgqa has a metric of this name. Rename the file")
-        return {**BUILT_IN, **{name: _wrap(name, metric) for name, metric in own.items()}} if own else BUILT_IN
+        return (
+            {**BUILT_IN, **{name: _wrap(name, metric) for name, metric in own.items()}}
+            if own
+            else BUILT_IN
+        )
 
 
 def _wrap(name: str, metric: OwnMetric) -> Metric:
@@ -203,7 +244,9 @@ METRICS = _Registry()
 _DIGITS = 6  # of a score in percent
 
 
-def percent_scores(row: ScoredQuestion | None, summary: ScoreSummary | None) -> dict[str, float | None]:
+def percent_scores(
+    row: ScoredQuestion | None, summary: ScoreSummary | None
+) -> dict[str, float | None]:
     """Return a question's scores in percent. None: the run or the question does not define the score."""
     scores: dict[str, float | None] = {}
     for name, metric in METRICS.items():
@@ -218,12 +261,23 @@ def collect_shares(rows: Sequence[ScoredQuestion]) -> dict[str, dict[str, float 
     return {name: {row.id: metric.share(row) for row in rows} for name, metric in METRICS.items()}
 
 
-def prediction_lines(rows: Iterable[ScoredQuestion], summary: ScoreSummary) -> Iterator[dict[str, Json]]:
+def prediction_lines(
+    rows: Iterable[ScoredQuestion], summary: ScoreSummary
+) -> Iterator[dict[str, Json]]:
     """Yield the lines of `predictions.jsonl`: each question with its gold answers, its answer and its scores."""
     for row in rows:
         line, scores = row.prediction.json(), percent_scores(row, summary)
-        first = {"question_id": row.id, "question": row.question.text, "gold": list(row.question.answers)}
-        answered = {"answer": line["answer"], "error": line["error"], "em": scores["em"], "f1": scores["f1"]}
+        first = {
+            "question_id": row.id,
+            "question": row.question.text,
+            "gold": list(row.question.answers),
+        }
+        answered = {
+            "answer": line["answer"],
+            "error": line["error"],
+            "em": scores["em"],
+            "f1": scores["f1"],
+        }
         yield {**first, **answered, **line}
 
 
@@ -234,7 +288,9 @@ def score_questions(
     rows = [score_question(question, predictions[question.id], profile) for question in questions]
     right = {row.id: row.answerability == 1 for row in rows}
     return [
-        replace(row, pair_right=right[row.id] and right[row.question.twin]) if row.question.twin in right else row
+        replace(row, pair_right=right[row.id] and right[row.question.twin])
+        if row.question.twin in right
+        else row
         for row in rows
     ]
 
@@ -256,15 +312,23 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
     if evidence is not None:
         support = score_support(evidence if answer is not None else (), question.support)
         if question.passages:
-            pool_support = score_support([passage.id for passage in question.passages], question.support)
-    return ScoredQuestion(question, prediction, profile, shares["em"], shares["f1"], contained, support, pool_support)
+            pool_support = score_support(
+                [passage.id for passage in question.passages], question.support
+            )
+    return ScoredQuestion(
+        question, prediction, profile, shares["em"], shares["f1"], contained, support, pool_support
+    )
 
 
 def has_abstained(prediction: Prediction) -> bool:
     """Return whether a program says that the question is unanswerable. Without such a field its answer says so."""
     if prediction.scored_answer is None:
         return False
-    return abstains(prediction.scored_answer) if prediction.answerable is None else not prediction.answerable
+    return (
+        abstains(prediction.scored_answer)
+        if prediction.answerable is None
+        else not prediction.answerable
+    )
 
 
 def score_support(evidence: Collection[str], gold: Collection[str]) -> SupportScores:

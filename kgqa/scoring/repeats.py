@@ -74,20 +74,26 @@ def repeated_estimate(runs: Sequence[Shares]) -> Repeated | None:
     return Repeated(estimate, means, _deviation(means))
 
 
-def compare_repeats(first: Sequence[Shares], second: Sequence[Shares], seed: int = 0) -> tuple[float, float] | None:
+def compare_repeats(
+    first: Sequence[Shares], second: Sequence[Shares], seed: int = 0
+) -> tuple[float, float] | None:
     """Return p and the mean difference of two methods, or None without a common question.
 
     p is the larger one of two tests: the paired test over questions, of the means over runs, and Student's t with the
     variance between runs. So a lucky run does not make a method better.
     """
     own, other = average_shares(first), average_shares(second)
-    tested = compare({"": {"first": list(own.values()), "second": [other.get(key) for key in own]}}, seed)
+    tested = compare(
+        {"": {"first": list(own.values()), "second": [other.get(key) for key in own]}}, seed
+    )
     if not tested:
         return None
     difference = tested[0]
     parts = [_analyze(table) for table in map(_collect, (first, second)) if len(table) > 1]
     between, noise = fsum(part.between for part in parts), fsum(part.noise for part in parts)
-    variance = _Variance((difference.deviation / 100) ** 2 / difference.n, between, noise, difference.n)
+    variance = _Variance(
+        (difference.deviation / 100) ** 2 / difference.n, between, noise, difference.n
+    )
     p = difference.p
     if between:
         p = max(p, _student(difference.difference / 100, variance))
@@ -151,4 +157,8 @@ def _student(difference: float, variance: _Variance) -> float:
 
 def _deviation(values: Sequence[float]) -> float:
     center = fsum(values) / len(values)
-    return sqrt(fsum((value - center) ** 2 for value in values) / (len(values) - 1)) if len(values) > 1 else 0.0
+    return (
+        sqrt(fsum((value - center) ** 2 for value in values) / (len(values) - 1))
+        if len(values) > 1
+        else 0.0
+    )

@@ -58,13 +58,19 @@ def gold_passages(question: Question, page: Page) -> tuple[GoldPassage, ...]:
     pinned = {passage.id for passage in question.pinned}
     pinned_titles = {normalise_title(passage.title) for passage in question.pinned}
     support = [passage for passage in question.passages if passage.id in question.support - pinned]
-    quoted = [passage for passage in question.quoted if normalise_title(passage.title) not in pinned_titles]
+    quoted = [
+        passage
+        for passage in question.quoted
+        if normalise_title(passage.title) not in pinned_titles
+    ]
     gold: dict[str, GoldPassage] = {}
     for passage in (*support, *quoted):
         match = find_in_page(passage, page(passage.title))
         gold.setdefault(match.id, GoldPassage((passage.id, match.id), passage.title))
     titles = pinned_titles | {normalise_title(passage.title) for passage in gold.values()}
-    further = sorted(title for title in question.support_titles if normalise_title(title) not in titles)
+    further = sorted(
+        title for title in question.support_titles if normalise_title(title) not in titles
+    )
     return (*gold.values(), *(GoldPassage((), title) for title in further))
 
 
@@ -87,18 +93,27 @@ def find_in_page(passage: Passage, paragraphs: Sequence[Passage]) -> Passage:
 def gold_pages(gold: Iterable[GoldPassage]) -> tuple[GoldPassage, ...]:
     """Return the distinct pages of gold passages. Any passage of a page counts as the page."""
     return tuple(
-        GoldPassage((), title) for title in {normalise_title(each.title): each.title for each in gold}.values()
+        GoldPassage((), title)
+        for title in {normalise_title(each.title): each.title for each in gold}.values()
     )
 
 
-def gold_ranks(gold: Sequence[GoldPassage], ids: Sequence[str], titles: Sequence[str]) -> tuple[int | None, ...]:
+def gold_ranks(
+    gold: Sequence[GoldPassage], ids: Sequence[str], titles: Sequence[str]
+) -> tuple[int | None, ...]:
     """Return the rank of each gold passage among the retrieved passages, from 1, or None if it is missing.
 
     Ids are matched first. A gold passage without ids then takes the first remaining passage with its title.
     """
     first = {id_: rank for rank, id_ in reversed(list(enumerate(ids, start=1)))}
-    ranks = [min((first[id_] for id_ in wanted.ids if id_ in first), default=None) for wanted in gold]
-    free = {rank: normalise_title(title) for rank, title in enumerate(titles, start=1) if rank not in ranks}
+    ranks = [
+        min((first[id_] for id_ in wanted.ids if id_ in first), default=None) for wanted in gold
+    ]
+    free = {
+        rank: normalise_title(title)
+        for rank, title in enumerate(titles, start=1)
+        if rank not in ranks
+    }
     for number, wanted in enumerate(gold):
         if not wanted.ids:
             title = normalise_title(wanted.title)
@@ -140,7 +155,9 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool) -> R
         ranked=ranked,
         recall=_recalls(ranks),
         page_recall=_recalls(pages) if pages != ranks else None,
-        all_gold={str(budget): percent(all_gold(each, budget) for each in ranks) for budget in BUDGETS},
+        all_gold={
+            str(budget): percent(all_gold(each, budget) for each in ranks) for budget in BUDGETS
+        },
         leaf_recall=percent(recall(each, sys.maxsize) for each in leaves) if leaves else None,
         without_entities=None if None in known else known.count(False),
         fixed_budget_recall=percent(recall(each, BUDGET) for each in ranks),

@@ -25,7 +25,10 @@ from kgqa.scoring.questions import METRICS, ScoredQuestion
 T = TypeVar("T")
 # the group of questions without known hops or type
 UNKNOWN = "unknown"
-_EM_AND_F1: Mapping[str, Callable[[ScoredQuestion], float]] = {"em": lambda row: row.em, "f1": lambda row: row.f1}
+_EM_AND_F1: Mapping[str, Callable[[ScoredQuestion], float]] = {
+    "em": lambda row: row.em,
+    "f1": lambda row: row.f1,
+}
 
 
 def summarise(rows: Sequence[ScoredQuestion]) -> ScoreSummary:
@@ -72,17 +75,23 @@ def summarise(rows: Sequence[ScoredQuestion]) -> ScoreSummary:
     if answered:
         return summary
     undefined = {name: UNDEFINED for name, metric in METRICS.items() if not metric.optional}
-    return summary.replace(scores=undefined, found_and_right=None, by_hops={}, by_type={}, profiles={})
+    return summary.replace(
+        scores=undefined, found_and_right=None, by_hops={}, by_type={}, profiles={}
+    )
 
 
 def _scores(rows: Sequence[ScoredQuestion]) -> dict[str, Estimate]:
-    scores = {name: estimate([metric.share(row) for row in rows]) for name, metric in METRICS.items()}
+    scores = {
+        name: estimate([metric.share(row) for row in rows]) for name, metric in METRICS.items()
+    }
     return {name: score for name, score in scores.items() if score.n or not METRICS[name].optional}
 
 
 def _cross_found_and_right(rows: Sequence[ScoredQuestion]) -> FoundAndRight | None:
     """Count questions by whether all gold passages were used and the answer is right. None: support is unknown."""
-    counts = Counter((row.support.recall == 1, row.em == 1) for row in rows if row.support.recall is not None)
+    counts = Counter(
+        (row.support.recall == 1, row.em == 1) for row in rows if row.support.recall is not None
+    )
     if not counts:
         return None
     return FoundAndRight(
@@ -101,7 +110,9 @@ def _rescore(rows: Sequence[ScoredQuestion], profile: str) -> dict[str, float | 
 
 
 def group_means(
-    rows: Sequence[T], group_of: Callable[[T], int | str | None], shares: Mapping[str, Callable[[T], float | None]]
+    rows: Sequence[T],
+    group_of: Callable[[T], int | str | None],
+    shares: Mapping[str, Callable[[T], float | None]],
 ) -> dict[str, Means]:
     """Return the size of each group and the means of its shares in percent, sorted by name with "unknown" last.
 
@@ -114,7 +125,10 @@ def group_means(
     if set(groups) == {UNKNOWN}:
         return {}
     return {
-        name: {"n": len(groups[name]), **{key: percent(map(share, groups[name])) for key, share in shares.items()}}
+        name: {
+            "n": len(groups[name]),
+            **{key: percent(map(share, groups[name])) for key, share in shares.items()},
+        }
         for name in sorted(groups, key=lambda name: (name == UNKNOWN, name))
     }
 
@@ -129,7 +143,9 @@ def _sum_flags(rows: Sequence[ScoredQuestion]) -> dict[str, int]:
 def _mean_figures(rows: Sequence[ScoredQuestion]) -> dict[str, float]:
     all_figures = [row.prediction.figures for row in rows]
     names = sorted({name for figures in all_figures for name in figures})
-    return {name: fmean(figures[name] for figures in all_figures if name in figures) for name in names}
+    return {
+        name: fmean(figures[name] for figures in all_figures if name in figures) for name in names
+    }
 
 
 def summarise_verdicts(rows: Sequence[Judgement], exact: Sequence[bool]) -> VerdictSummary:
@@ -146,5 +162,7 @@ def summarise_verdicts(rows: Sequence[Judgement], exact: Sequence[bool]) -> Verd
         unscored=sum(row.share is None for row in rows),
         failed=sum(row.fate == "failed" for row in rows),
         exact=sum(row.fate == "exact" for row in rows),
-        agreement_with_em=agreement([row.label for row in rows], [RIGHT if is_exact else WRONG for is_exact in exact]),
+        agreement_with_em=agreement(
+            [row.label for row in rows], [RIGHT if is_exact else WRONG for is_exact in exact]
+        ),
     )

@@ -55,7 +55,10 @@ def freeze_cells(named: Iterable[tuple[str, Sequence[str]]]) -> list[Cell]:
 
     Raises ConfigError for overrides that cannot be composed, or a key of a wrong value.
     """
-    return [freeze(number, name, compose_experiment(overrides)) for number, (name, overrides) in enumerate(named)]
+    return [
+        freeze(number, name, compose_experiment(overrides))
+        for number, (name, overrides) in enumerate(named)
+    ]
 
 
 def repeat_cells(named: Iterable[tuple[str, Sequence[str]]], count: int) -> list[Cell]:
@@ -85,7 +88,9 @@ def load_cell(sweep: Path, number: int) -> Cell:
 def experiment_of(cell: Cell, allowance: Budget | None = None) -> Experiment:
     """Make a cell's experiment. It is not kept, because cells are many and the questions that a run reads are large."""
     config = limited(cell.config, allowance)
-    return Experiment(cell.overrides, config, read_settings(config), choose_nodes, plan_gpus, remarks=cell.remarks)
+    return Experiment(
+        cell.overrides, config, read_settings(config), choose_nodes, plan_gpus, remarks=cell.remarks
+    )
 
 
 def skip_if_finished(cell: Cell, session: Session) -> bool:
@@ -135,12 +140,23 @@ def group_by_models(cells: Sequence[Cell]) -> list[list[Cell]]:
 def differing_settings(cells: Sequence[Cell]) -> dict[str, tuple[Json, ...]]:
     """Return the values by cell of each key that all cells have with different values. Groups have their choices."""
     rows = [
-        {**cell.config["choices"], **flatten({key: node for key, node in cell.config.items() if key != "choices"})}
+        {
+            **cell.config["choices"],
+            **flatten({key: node for key, node in cell.config.items() if key != "choices"}),
+        }
         for cell in cells
     ]
-    keys = [key for key in rows[0] if not key.endswith("_target_") and all(key in row for row in rows)] if rows else []
+    keys = (
+        [key for key in rows[0] if not key.endswith("_target_") and all(key in row for row in rows)]
+        if rows
+        else []
+    )
     columns = {key: tuple(row[key] for row in rows) for key in keys}
-    return {key: values for key, values in columns.items() if any(value != values[0] for value in values)}
+    return {
+        key: values
+        for key, values in columns.items()
+        if any(value != values[0] for value in values)
+    }
 
 
 def estimate_cells(cells: Sequence[Cell], first: int | None = None) -> list[Estimated | str]:
@@ -158,7 +174,9 @@ def estimate_cells(cells: Sequence[Cell], first: int | None = None) -> list[Esti
     return [estimates[id(cell)] for cell in cells]
 
 
-def _estimate(cell: Cell, pool: Pool, shared: Shared, estimator: Estimator, first: int | None) -> Estimated | str:
+def _estimate(
+    cell: Cell, pool: Pool, shared: Shared, estimator: Estimator, first: int | None
+) -> Estimated | str:
     experiment = experiment_of(cell)
     try:
         with Session(experiment, pool) as session:

@@ -63,12 +63,20 @@ class SweepRequest:
     @classmethod
     def of(cls, arguments: Sequence[str]) -> SweepRequest:
         """Parse arguments. Raises ConfigError for an unknown key of the sweep, and for one that has no effect."""
-        own, budgets, repeats, hydra, overrides = split_overrides(arguments, "sweep.", "budget=", REPEATS, HYDRA)
+        own, budgets, repeats, hydra, overrides = split_overrides(
+            arguments, "sweep.", "budget=", REPEATS, HYDRA
+        )
         keys = read_keys(SweepKeys, own, "sweep.")
-        count = check_value("repeats", override_values(repeats)["repeats"], Count) if repeats else None
-        request = cls(overrides, hydra, keys, Budget.last(budgets), ("kgqa", "run", "-m", *arguments), count)
+        count = (
+            check_value("repeats", override_values(repeats)["repeats"], Count) if repeats else None
+        )
+        request = cls(
+            overrides, hydra, keys, Budget.last(budgets), ("kgqa", "run", "-m", *arguments), count
+        )
         if request.sweeper not in SWEEPERS:
-            raise ConfigError(f"hydra/sweeper={request.sweeper}: no such sweeper. {nearest(request.sweeper, SWEEPERS)}")
+            raise ConfigError(
+                f"hydra/sweeper={request.sweeper}: no such sweeper. {nearest(request.sweeper, SWEEPERS)}"
+            )
         if request.sweeper == "basic":
             request._refuse_keys_without_effect()
         return request
@@ -94,10 +102,14 @@ class SweepRequest:
 
     def _refuse_keys_without_effect(self) -> None:
         if self.keys.metric is not None:
-            raise ConfigError(f"sweep.metric={self.keys.metric}: only hydra/sweeper=optuna maximizes a score. Add it")
+            raise ConfigError(
+                f"sweep.metric={self.keys.metric}: only hydra/sweeper=optuna maximizes a score. Add it"
+            )
         for override in self.hydra:
             if not override.startswith(("hydra/launcher=", "hydra/sweeper=", "hydra.launcher.")):
-                raise ConfigError(f"{override}: this key has no effect. hydra.sweeper.… needs hydra/sweeper=optuna")
+                raise ConfigError(
+                    f"{override}: this key has no effect. hydra.sweeper.… needs hydra/sweeper=optuna"
+                )
         check_launcher(self.hydra, self.budget)
 
 
@@ -107,7 +119,13 @@ def run_sweep(request: SweepRequest, display: Display) -> SweepReport:
     if request.repeats is not None:
         axes[REPEAT] = tuple(map(str, range(1, request.repeats + 1)))
     return run_in_folder(
-        request.cells, request.keys.name, axes, request.command, display, hydra=request.hydra, budget=request.budget
+        request.cells,
+        request.keys.name,
+        axes,
+        request.command,
+        display,
+        hydra=request.hydra,
+        budget=request.budget,
     )
 
 
@@ -117,22 +135,34 @@ def run_search(request: SweepRequest, display: Display) -> SweepReport:
     Raises ConfigError if optuna is missing, nothing is searched, or no number of trials is given.
     """
     if request.repeats is not None:
-        raise ConfigError(f"repeats={request.repeats}: a search has no repeats. Repeat the best cell without -m")
+        raise ConfigError(
+            f"repeats={request.repeats}: a search has no repeats. Repeat the best cell without -m"
+        )
     trials, seed = _trials_and_seed(request.hydra)
     check_metric("sweep.metric", request.keys.metric or "")
     searched = {axis.key: axis for axis in request.axes if axis.swept}
     if not searched:
-        raise ConfigError("no values to search: set several values for a key, e.g. method.candidates='range(10,40)'")
+        raise ConfigError(
+            "no values to search: set several values for a key, e.g. method.candidates='range(10,40)'"
+        )
     study = _create_study(seed)
     base = compose_experiment([axis.override for axis in request.axes if not axis.swept])
     if base.settings.dry_run:
-        raise ConfigError("dry_run=true: the cells of a search are not known in advance. Plan one run without -m")
+        raise ConfigError(
+            "dry_run=true: the cells of a search are not known in advance. Plan one run without -m"
+        )
     settings = format_yaml(list_reported_settings(base.config))
     ranges = sorted(axis.override for axis in searched.values())
     # everything that decides the proposals
     digest = sweep_name([settings, *ranges, *sorted(request.hydra), str(request.keys.metric)])
     path = sweep_path(request.keys.name or f"optuna-{digest}", [])
-    sweep = Sweep(path=path, search=digest, command=request.command, axes=dict.fromkeys(searched, ()), cells=[])
+    sweep = Sweep(
+        path=path,
+        search=digest,
+        command=request.command,
+        axes=dict.fromkeys(searched, ()),
+        cells=[],
+    )
     with open_sweep(sweep, []):
         with monitor_work(display, "sweep", path) as monitor:
             _run_trials(study, searched, base, request, trials, sweep, monitor)
@@ -143,7 +173,9 @@ def run_search(request: SweepRequest, display: Display) -> SweepReport:
         display.line(f"best {request.keys.metric}: {best.value:.1f} in cell {best.number}: {name}")
     sweep.untried = trials - len(sweep.cells)
     if sweep.untried:
-        display.line(f"{sweep.untried} of {trials} cells were not tried: the budget is spent", alarm=True)
+        display.line(
+            f"{sweep.untried} of {trials} cells were not tried: the budget is spent", alarm=True
+        )
     return report
 
 
@@ -188,7 +220,9 @@ def _trials_and_seed(hydra: Sequence[str]) -> tuple[int, int]:
     values = override_values(hydra)
     for key, value in values.items():
         if key not in SEARCH_KEYS:
-            raise ConfigError(f"{key}={value}: not a key of hydra/sweeper=optuna. {nearest(key, SEARCH_KEYS)}")
+            raise ConfigError(
+                f"{key}={value}: not a key of hydra/sweeper=optuna. {nearest(key, SEARCH_KEYS)}"
+            )
     trials = check_value("hydra.sweeper.n_trials", values.get("hydra.sweeper.n_trials", ""), Count)
     return trials, check_value("hydra.sweeper.seed", values.get("hydra.sweeper.seed", "0"), Natural)
 
@@ -197,7 +231,9 @@ def _create_study(seed: int) -> Optuna:
     try:
         import optuna
     except ImportError as error:
-        raise ConfigError(f"hydra/sweeper=optuna needs optuna. Install it: {install_command('optuna')}") from error
+        raise ConfigError(
+            f"hydra/sweeper=optuna needs optuna. Install it: {install_command('optuna')}"
+        ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
 

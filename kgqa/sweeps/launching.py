@@ -19,7 +19,13 @@ from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display, PlainLines
 from kgqa.runtime.monitor import log_event, monitor_work
-from kgqa.sweeps.cells import experiment_of, group_by_models, load_cell, place_cells, skip_if_finished
+from kgqa.sweeps.cells import (
+    experiment_of,
+    group_by_models,
+    load_cell,
+    place_cells,
+    skip_if_finished,
+)
 from kgqa.sweeps.running import open_sweep, run_cell, sweep_path, write_reports
 from kgqa.types import Json
 from kgqa.util.text import pluralize
@@ -32,14 +38,21 @@ LAUNCHERS = {
 }
 _JOB = "kgqa_cell"
 # Hydra's own folders and log files stay away: a cell has a run's folder and a log already
-_QUIET = ("hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none", "hydra.sweep.subdir=.")
+_QUIET = (
+    "hydra.output_subdir=null",
+    "hydra/job_logging=none",
+    "hydra/hydra_logging=none",
+    "hydra.sweep.subdir=.",
+)
 
 
 def launcher_of(overrides: Sequence[str]) -> str:
     """Return the name of the launcher. Raises ConfigError for an unknown one."""
     name = override_values(overrides).get("hydra/launcher", "basic")
     if name != "basic" and name not in LAUNCHERS:
-        raise ConfigError(f"hydra/launcher={name}: no such launcher. {nearest(name, ['basic', *LAUNCHERS])}")
+        raise ConfigError(
+            f"hydra/launcher={name}: no such launcher. {nearest(name, ['basic', *LAUNCHERS])}"
+        )
     return name
 
 
@@ -87,7 +100,10 @@ def run_all(
                 allowance = budget.left() if budget else None
                 for cell in group:
                     if budget and budget.spent():
-                        cell.status, cell.error = "not run", f"the budget is spent: {budget.so_far()}"
+                        cell.status, cell.error = (
+                            "not run",
+                            f"the budget is spent: {budget.so_far()}",
+                        )
                         cell.write_state(sweep)
                         display.line(cell.end)
                     else:
@@ -170,7 +186,10 @@ def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) 
     # what the imported launchers raise for a job that was killed
     named = (("submitit.core.utils", "UncompletedJobError"), ("ray.exceptions", "RayError"))
     values = {"sweep": sweep, "home": Path.cwd(), "hydra.sweep.dir": logs.resolve()}
-    places, cells = [f"{key}='{place}'" for key, place in values.items()], ",".join(map(str, numbers))
+    places, cells = (
+        [f"{key}='{place}'" for key, place in values.items()],
+        ",".join(map(str, numbers)),
+    )
     ConfigStore.instance().store(name=_JOB, node={"sweep": "???", "home": "???", "cell": "???"})
     try:
         with hydra_ready():
@@ -185,7 +204,9 @@ def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) 
         raise _explain(error, hydra_overrides) from error
     except BrokenExecutor:
         return
-    except tuple(getattr(sys.modules[module], name) for module, name in named if module in sys.modules) as error:
+    except tuple(
+        getattr(sys.modules[module], name) for module, name in named if module in sys.modules
+    ) as error:
         name, first = launcher_of(hydra_overrides), str(error).strip().splitlines()[0]
         raise EngineDied(f"hydra/launcher={name}: a job crashed: {first}. See {logs}") from error
 
@@ -208,5 +229,7 @@ def _explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     name = launcher_of(overrides)
     first = str(error).strip().splitlines()[0]
     if f"hydra/launcher/{name}" in str(error):
-        return ConfigError(f"hydra/launcher={name} is not installed. Install it: pip install '{LAUNCHERS[name]}'")
+        return ConfigError(
+            f"hydra/launcher={name} is not installed. Install it: pip install '{LAUNCHERS[name]}'"
+        )
     return ConfigError(f"{' '.join(overrides)}: {first}")

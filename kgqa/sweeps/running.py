@@ -32,7 +32,11 @@ def sweep_path(name: str | None, cells: Sequence[Cell], key: str = "sweep.name")
 
     Raises ConfigError if `key`, which sets the name, has another value than a folder's name.
     """
-    name = sweep_name([cell.frozen for cell in cells]) if name is None else check_value(key, name, FolderName)
+    name = (
+        sweep_name([cell.frozen for cell in cells])
+        if name is None
+        else check_value(key, name, FolderName)
+    )
     return outputs() / "sweeps" / str(name)
 
 
@@ -48,12 +52,16 @@ def open_sweep(sweep: Sweep, cells: Sequence[Cell], key: str = "sweep.name") -> 
     path = sweep.path
 
     def refuse_second_process() -> None:
-        raise ConfigError(f"{path}: another kgqa process is working on this sweep. Wait for it, or set {key}=")
+        raise ConfigError(
+            f"{path}: another kgqa process is working on this sweep. Wait for it, or set {key}="
+        )
 
     with lock_file(path / ".lock", refuse_second_process, OUT_ELSEWHERE):
         before = Sweep.read(path) if has_content(path / SWEEP) else None
         if before and (differs := _difference(before, sweep, cells)):
-            raise ConfigError(f"{path} contains another sweep: {differs}. Set another {key}=, or remove the folder.")
+            raise ConfigError(
+                f"{path} contains another sweep: {differs}. Set another {key}=, or remove the folder."
+            )
         add_cells(sweep, cells)
         yield
 
@@ -96,7 +104,11 @@ def write_reports(sweep: Sweep) -> SweepReport:
 
 
 def run_cell(
-    cell: Cell, sweep: Path, pool: Pool, allowance: Budget | None = None, sweep_display: Display = QUIET
+    cell: Cell,
+    sweep: Path,
+    pool: Pool,
+    allowance: Budget | None = None,
+    sweep_display: Display = QUIET,
 ) -> Spent:
     """Run one cell in this process, with its state and its log in the sweep's folder, and return what it paid.
 
@@ -118,16 +130,27 @@ def run_cell(
             cell.run, cell.status = session.folder, "running"
             cell.write_state(sweep)
             executed = execute(session, display)
-        cell.finished, cell.error = executed.run, executed.failure and " ".join(executed.failure.split())
-        cell.status = "failed" if executed.failure else "skipped" if executed.was_finished else "done"
+        cell.finished, cell.error = (
+            executed.run,
+            executed.failure and " ".join(executed.failure.split()),
+        )
+        cell.status = (
+            "failed" if executed.failure else "skipped" if executed.was_finished else "done"
+        )
     except KgqaError as error:
         failure = error if isinstance(error, ServerLost) else None
-        cell.status, cell.error = "not run" if isinstance(error, BudgetSpent) else "failed", _one_line(error)
+        cell.status, cell.error = (
+            "not run" if isinstance(error, BudgetSpent) else "failed",
+            _one_line(error),
+        )
     except Exception as error:  # noqa: BLE001 - a defect of one cell does not stop the others
         with suppress(StorageError), closing(_CellLog(log)) as display:
             for line in traceback.format_exc().splitlines():
                 display.line(redact(line))
-        cell.status, cell.error = "failed", f"{type(error).__name__}: {_one_line(error)}. Its traceback is in {log}"
+        cell.status, cell.error = (
+            "failed",
+            f"{type(error).__name__}: {_one_line(error)}. Its traceback is in {log}",
+        )
     cell.seconds = round(time.monotonic() - started, 1)
     cell.write_state(sweep)
     if failure:

@@ -11,7 +11,13 @@ from kgqa.config import building as parts
 from kgqa.config.composing import resolve_node
 from kgqa.config.files import config_files, list_choices
 from kgqa.config.keys import load_node
-from kgqa.config.overrides import RoleChoice, override_key, override_values, parse_override, parse_role
+from kgqa.config.overrides import (
+    RoleChoice,
+    override_key,
+    override_values,
+    parse_override,
+    parse_role,
+)
 from kgqa.config.short_forms import SERVER
 from kgqa.datasets.base import FileDataset
 from kgqa.errors import ConfigError, DataError, UsageError
@@ -26,7 +32,11 @@ def add_engines(overrides: Sequence[str]) -> tuple[str, ...]:
     """Add an engine for each model that has none, one that suits its weights on this machine."""
     values = override_values(overrides)
     engine = values.get("engine")
-    engines = {key: preset.engine for key, choice, preset in _list_models(values) if preset and not choice.engine}
+    engines = {
+        key: preset.engine
+        for key, choice, preset in _list_models(values)
+        if preset and not choice.engine
+    }
     own = engines.pop("model", None)
     completed = []
     for override in overrides:
@@ -63,7 +73,9 @@ def _missing_models(values: Mapping[str, str]) -> Iterator[str]:
     variables = ("OPENAI_BASE_URL", "OPENAI_API_KEY")
     has_server = {"engine.base_url", SERVER} & values.keys() or any(map(environ.get, variables))
     for key, choice, preset in _list_models(values):
-        engine = choice.engine or ("openai" if key == "model" and SERVER in values else values.get("engine", ""))
+        engine = choice.engine or (
+            "openai" if key == "model" and SERVER in values else values.get("engine", "")
+        )
         try:
             _ = choice.adapter and find_adapter(choice.adapter).folder
         except ConfigError as error:
@@ -78,7 +90,11 @@ def _missing_models(values: Mapping[str, str]) -> Iterator[str]:
         if preset.is_hosted:
             reasons = [f"runs {obstacle}"]
         else:
-            absent = "" if preset.model.at_hand() else f"weights are not on this machine (hub: {preset.model.hub})"
+            absent = (
+                ""
+                if preset.model.at_hand()
+                else f"weights are not on this machine (hub: {preset.model.hub})"
+            )
             reasons = [reason for reason in (absent, obstacle) if reason]
         if reasons:
             yield f"{key}={preset.name}: {'. '.join(reasons)}. Or set {key}=PRESET"
@@ -94,7 +110,9 @@ def _calls_models(method: str) -> bool:
 
 def _missing_encoders(values: Mapping[str, str]) -> Iterator[str]:
     """Yield missing encoders, also of choices inside others, such as retriever@retriever.dense=minilm."""
-    own = {key.removesuffix(".model") for key in values if key.endswith((".encoder", ".model"))}  # the user's weights
+    own = {
+        key.removesuffix(".model") for key in values if key.endswith((".encoder", ".model"))
+    }  # the user's weights
     keys = own | {parse_override(key).part for key in values}
     for key, name in values.items():
         group = parse_override(key).choice_group
@@ -103,7 +121,11 @@ def _missing_encoders(values: Mapping[str, str]) -> Iterator[str]:
             continue
         for model in _encoder_models(group, name, inside, keys):
             try:
-                reason = "" if hub.find_encoder(model) else f"weights are not on this machine (hub: {model})"
+                reason = (
+                    ""
+                    if hub.find_encoder(model)
+                    else f"weights are not on this machine (hub: {model})"
+                )
             except ConfigError as error:
                 reason = str(error)
             if reason:

@@ -79,7 +79,10 @@ def _complete_server(config: Config, overrides: Sequence[str], named: Collection
         config = compose([*overrides, format_override("model", served)])
     elif served != name_at_server(model["name"], model["hub"]):
         engine = {**engine, "served_model": served}
-    limit, is_set = models.contexts.get(served), any(override_key(each) == "model.context" for each in overrides)
+    limit, is_set = (
+        models.contexts.get(served),
+        any(override_key(each) == "model.context" for each in overrides),
+    )
     context = config["model"]["context"]
     if context is None:
         context = limit or UNKNOWN_CONTEXT
@@ -88,7 +91,11 @@ def _complete_server(config: Config, overrides: Sequence[str], named: Collection
     kind = engine["server"] or models.kind
     config = {
         **config,
-        "engine": {**engine, "base_url": engine["base_url"] if models.url == url else models.url, "server": kind},
+        "engine": {
+            **engine,
+            "base_url": engine["base_url"] if models.url == url else models.url,
+            "server": kind,
+        },
         "model": {**config["model"], "context": context},
     }
     tokens = min(context, limit or context)
@@ -105,7 +112,10 @@ def _complete_server(config: Config, overrides: Sequence[str], named: Collection
 def _choose_served(served: ServedModels, config: Config, *, is_model_named: bool) -> str:
     """Return the name of the model at the server. Raises ConfigError if it is not served, or not the only one."""
     model, served_model = config["model"], config["engine"]["served_model"]
-    expected, choice = str(served_model or name_at_server(model["name"], model["hub"])), str(config["choices"]["model"])
+    expected, choice = (
+        str(served_model or name_at_server(model["name"], model["hub"])),
+        str(config["choices"]["model"]),
+    )
     known_names = {*served.contexts, *served.names}
     is_named = is_model_named or served_model
     if is_named and (not known_names or expected in known_names):

@@ -66,13 +66,20 @@ def examine(names: Sequence[str]) -> list[Diagnosis]:
 
 def _gap_if(is_gap: object, area: str, name: str, text: str, remedy: str) -> Diagnosis:
     """Return a finding with a remedy if something is missing."""
-    return Diagnosis(area, name, "gap", text, remedy) if is_gap else Diagnosis(area, name, "ok", text)
+    return (
+        Diagnosis(area, name, "gap", text, remedy) if is_gap else Diagnosis(area, name, "ok", text)
+    )
 
 
 def _machine() -> Iterator[Diagnosis]:
     is_supported = (3, 10) <= sys.version_info[:2] <= (3, 13)
     yield _gap_if(not is_supported, "machine", "python", platform.python_version(), "use 3.10–3.13")
-    yield Diagnosis("machine", "platform", "note", f"{platform.system()} {platform.machine()}, {count_cores()} cores")
+    yield Diagnosis(
+        "machine",
+        "platform",
+        "note",
+        f"{platform.system()} {platform.machine()}, {count_cores()} cores",
+    )
     yield Diagnosis("machine", "memory", "note", f"{memory() / GB:.1f} GB")
     if not gpus():
         yield Diagnosis("machine", "gpu", "note", "not found by nvidia-smi")
@@ -87,13 +94,21 @@ def _extras() -> Iterator[Diagnosis]:
     try:
         about = metadata("kgqa")
     except PackageNotFoundError:
-        yield Diagnosis("extras", "kgqa", "gap", "runs from its source without being installed", "pip install -e .")
+        yield Diagnosis(
+            "extras",
+            "kgqa",
+            "gap",
+            "runs from its source without being installed",
+            "pip install -e .",
+        )
         return
     yield Diagnosis("extras", "kgqa", "ok", version("kgqa"))
     for extra in sorted(about.get_all("Provides-Extra") or []):
         wanted = requirements(extra, about.get_all("Requires-Dist") or [])
         missing = [text for name, text in wanted.items() if not is_available(name)]
-        text = ", ".join(f"{name} {find_version(name)}".strip() for name in wanted if is_available(name))
+        text = ", ".join(
+            f"{name} {find_version(name)}".strip() for name in wanted if is_available(name)
+        )
         if missing:
             text = f"{text}, lacks {', '.join(missing)}" if text else f"lacks {', '.join(missing)}"
         yield _gap_if(missing, "extras", extra, text, install_command(extra))
@@ -102,12 +117,18 @@ def _extras() -> Iterator[Diagnosis]:
 def _servers() -> Iterator[Diagnosis]:
     key = "a key is set" if os.environ.get("OPENAI_API_KEY") else "no OPENAI_API_KEY"
     if base := os.environ.get("OPENAI_BASE_URL"):
-        yield _server("openai-server", f"{base.rstrip('/')}/models", f"start it or fix OPENAI_BASE_URL ({key})")
+        yield _server(
+            "openai-server",
+            f"{base.rstrip('/')}/models",
+            f"start it or fix OPENAI_BASE_URL ({key})",
+        )
     else:
         text = f"OPENAI_BASE_URL is not set, {key}. See conf/engine/openai.yaml"
         yield Diagnosis("servers", "openai-server", "note", text)
     remedy = "start one and set KGQA_ES_URL. Only retriever=elasticsearch needs it"
-    yield _server("elasticsearch", os.environ.get("KGQA_ES_URL", "").rstrip("/") or ELASTICSEARCH, remedy)
+    yield _server(
+        "elasticsearch", os.environ.get("KGQA_ES_URL", "").rstrip("/") or ELASTICSEARCH, remedy
+    )
 
 
 def _server(name: str, url: str, remedy: str) -> Diagnosis:
@@ -120,10 +141,19 @@ def _server(name: str, url: str, remedy: str) -> Diagnosis:
     try:
         address += f":{parsed.port}" if parsed.port else ""
         certificates = trusted_certificates()
-        answer = requests.get(f"{address}{parsed.path}", timeout=SECONDS, verify=certificates, allow_redirects=False)
+        answer = requests.get(
+            f"{address}{parsed.path}", timeout=SECONDS, verify=certificates, allow_redirects=False
+        )
         status = answer.status_code
-    except (requests.RequestException, ConfigError, OSError, ValueError) as error:  # ValueError: no valid port
-        return Diagnosis("servers", name, "gap", f"{address} does not answer ({error!s:.100})", remedy)
+    except (
+        requests.RequestException,
+        ConfigError,
+        OSError,
+        ValueError,
+    ) as error:  # ValueError: no valid port
+        return Diagnosis(
+            "servers", name, "gap", f"{address} does not answer ({error!s:.100})", remedy
+        )
     return Diagnosis("servers", name, "ok", f"{address} answers (HTTP {status})")
 
 
@@ -156,7 +186,9 @@ def _own_files() -> Iterator[Diagnosis]:
 
 def _own_templates() -> Iterator[Diagnosis]:
     for file, hint in find_unused_templates().items():
-        yield Diagnosis("own files", file.stem, "gap", f"{file}: no method renders this template", hint)
+        yield Diagnosis(
+            "own files", file.stem, "gap", f"{file}: no method renders this template", hint
+        )
 
 
 def _folders() -> Iterator[Diagnosis]:
@@ -165,7 +197,9 @@ def _folders() -> Iterator[Diagnosis]:
         ("call-cache", call_cache(), "set KGQA_CACHE"),
         ("models-cache", home(), "set KGQA_HOME"),
     ):
-        existing = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+        existing = next(
+            each for each in (folder.absolute(), *folder.absolute().parents) if each.exists()
+        )
         is_writable = existing.is_dir() and os.access(existing, os.W_OK)
         text = f"{folder.resolve()}: {size_text(folder)}, {free_space(folder) / GB:.1f} GB free"
         yield _gap_if(not is_writable, "folders", name, text, f"not writable: {hint}")
@@ -174,7 +208,9 @@ def _folders() -> Iterator[Diagnosis]:
 def _start() -> Iterator[Diagnosis]:
     """Yield the requirements of a new user's first commands."""
     yield Diagnosis("to start", "recorded-demo", "ok", "kgqa demo --recorded needs no model")
-    server = next((name for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY") if os.environ.get(name)), "")
+    server = next(
+        (name for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY") if os.environ.get(name)), ""
+    )
     if preset := next(iter(list_local_models()), None):
         text = f"{preset.name} ({(preset.size() or 0.0) / GB:.1f} GB): kgqa demo"
         yield Diagnosis("to start", "model", "ok", text)
@@ -183,9 +219,13 @@ def _start() -> Iterator[Diagnosis]:
         yield Diagnosis("to start", "model", "ok", text)
     else:
         remedy = f"{first_model()}, or name a server: export OPENAI_BASE_URL=URL"
-        yield Diagnosis("to start", "model", "gap", "no weights with an engine for them, and no server", remedy)
+        yield Diagnosis(
+            "to start", "model", "gap", "no weights with an engine for them, and no server", remedy
+        )
     missing = [name for name in ("semantic-text-splitter", "pdfplumber") if not is_available(name)]
     text = (
-        "document readers are not installed" if missing else "text, Markdown, HTML, DOCX, PDF: kgqa ask QUESTION FOLDER"
+        "document readers are not installed"
+        if missing
+        else "text, Markdown, HTML, DOCX, PDF: kgqa ask QUESTION FOLDER"
     )
     yield _gap_if(missing, "to start", "own-documents", text, install_command("pdf"))

@@ -51,7 +51,9 @@ def place_of(name: str, source: Download) -> str:
     return "\n".join(names) or "no"
 
 
-def fetch_dataset(name: str, display: Display, *, source_folder: str | None = None, to: Path | None = None) -> None:
+def fetch_dataset(
+    name: str, display: Display, *, source_folder: str | None = None, to: Path | None = None
+) -> None:
     """Download a dataset or corpus, check it and unpack it, if its files are missing.
 
     Args:
@@ -64,14 +66,18 @@ def fetch_dataset(name: str, display: Display, *, source_folder: str | None = No
     """
     names = list_sources()
     if name not in names and name in groups()["dataset"]:
-        raise ConfigError(f"dataset={name}: has no download. Name your own file or folder: dataset.path=PATH")
+        raise ConfigError(
+            f"dataset={name}: has no download. Name your own file or folder: dataset.path=PATH"
+        )
     if name not in names:
         raise ConfigError(f"dataset={name}: no such dataset. {nearest(name, names)}")
     source = names[name]
     folder = to or data_folders(source.folder)[0]
     display.line(f"{name}: {source.content}; license {source.license}; {source.page}")
     files = [folder / file for file in source.makes]
-    in_package = name in groups()["dataset"] and str(load_node("dataset", name).get("path")).startswith(PACKAGED)
+    in_package = name in groups()["dataset"] and str(
+        load_node("dataset", name).get("path")
+    ).startswith(PACKAGED)
     if in_package and not source.urls:
         display.line("it is part of kgqa, no download is needed")
         return
@@ -86,7 +92,9 @@ def fetch_dataset(name: str, display: Display, *, source_folder: str | None = No
     for file in files:
         display.line(f"{file}: {file.stat().st_size:,} bytes, sha256 {sha256(file)}")
     for file in write_templates(files[0], source.templates, prompt_folders()[0]):
-        display.line(f"{file}: method.prompt and the keys of experiment=…_released name it without the ending")
+        display.line(
+            f"{file}: method.prompt and the keys of experiment=…_released name it without the ending"
+        )
     if source.also and source_folder is None:
         fetch_dataset(source.also, display, to=to)
 
@@ -95,7 +103,9 @@ def _cut(source: Download, part: Cut, folder: Path, display: Display) -> None:
     """Write a part of other entries' files, which are downloaded if they are missing."""
     for entry in part.entries:
         fetch_dataset(entry, display)
-    places = {file: each for entry in part.entries for each, file in _files_of(list_sources()[entry])}
+    places = {
+        file: each for entry in part.entries for each, file in _files_of(list_sources()[entry])
+    }
     with display.counting("records") as advance:
         cut(
             [places[name] / name for name in part.files],
@@ -108,7 +118,10 @@ def _cut(source: Download, part: Cut, folder: Path, display: Display) -> None:
 def _files_of(source: Download) -> Iterator[tuple[Path, str]]:
     """Yield the folder and name of each final file."""
     for file in source.makes:
-        yield next((each for each in data_folders(source.folder) if (each / file).is_file()), Path()), file
+        yield (
+            next((each for each in data_folders(source.folder) if (each / file).is_file()), Path()),
+            file,
+        )
 
 
 def _download(name: str, source: Download, folder: Path, display: Display) -> None:
@@ -116,7 +129,9 @@ def _download(name: str, source: Download, folder: Path, display: Display) -> No
     archive = folder / source.file
     by_hand = archive.is_file()
     if by_hand and not is_intact(archive, source):
-        raise DataError(f"{archive}: sha256 is not {source.sha256}. Delete the file and run the same command again")
+        raise DataError(
+            f"{archive}: sha256 is not {source.sha256}. Delete the file and run the same command again"
+        )
     remedy = f"put it at {archive} and run the same command again"
     if not by_hand and not source.urls:
         raise DataError(
@@ -134,7 +149,9 @@ def _download(name: str, source: Download, folder: Path, display: Display) -> No
             ) from None
     if source.abstracts:
         with display.counting("abstracts") as advance:
-            unpack_abstracts(archive, folder / source.abstracts, lambda more: advance("", more, None))
+            unpack_abstracts(
+                archive, folder / source.abstracts, lambda more: advance("", more, None)
+            )
     elif source.members:
         unpack(archive, source.members, folder)
     if archive.name not in source.makes and not by_hand:
@@ -143,7 +160,9 @@ def _download(name: str, source: Download, folder: Path, display: Display) -> No
 
 def _convert(source: Download, source_folder: str, target: Path, display: Display) -> None:
     if source.hub is None:
-        raise ConfigError(f"from={source_folder}: this one is not on Hugging Face's hub. Remove `from`")
+        raise ConfigError(
+            f"from={source_folder}: this one is not on Hugging Face's hub. Remove `from`"
+        )
     folder = None if source_folder == FROM_HUB else Path(source_folder).expanduser()
     if folder is not None and not folder.exists():
         raise DataError(
@@ -161,11 +180,15 @@ def read_through(config: Config, display: Display) -> None:
     questions, gold = count_questions(_with_progress(dataset.read(), "questions", display))
     _show(questions, display)
     if dataset.corpus is None and not questions["passages given"]:
-        display.line("no corpus: the questions come without passages. Name the file to search in: dataset.corpus=FILE")
+        display.line(
+            "no corpus: the questions come without passages. Name the file to search in: dataset.corpus=FILE"
+        )
         return
     for file in dataset.corpus_files:
         display.line(f"corpus {file}: sha256 {sha256(file)}")
-    _show(count_passages(_with_progress(dataset.read_passages(), "passages", display), gold), display)
+    _show(
+        count_passages(_with_progress(dataset.read_passages(), "passages", display), gold), display
+    )
 
 
 def _with_progress(items: Iterable[T], unit: str, display: Display) -> Iterator[T]:

@@ -15,7 +15,10 @@ from kgqa.util.text import pluralize
 GB = 1e9
 # files and folders looked at in a folder, at most, to tell its size
 FILES = 20_000
-CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
+CGROUP_LIMITS = (
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)  # of a container
 
 
 @dataclass(frozen=True)
@@ -34,12 +37,18 @@ def gpus() -> tuple[Gpu, ...]:
     fields = "--query-gpu=name,memory.total,driver_version"
     try:
         listed = subprocess.run(  # noqa: S603 - a fixed command
-            [program, fields, "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=5, check=False
+            [program, fields, "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ()
     rows = [[part.strip() for part in line.split(",")] for line in listed.stdout.splitlines()]
-    return tuple(Gpu(row[0], int(row[1]) << 20, row[2]) for row in rows if len(row) == 3 and row[1].isdigit())
+    return tuple(
+        Gpu(row[0], int(row[1]) << 20, row[2]) for row in rows if len(row) == 3 and row[1].isdigit()
+    )
 
 
 def memory() -> int:
@@ -67,4 +76,6 @@ def size_text(folder: Path) -> str:
     files = list(islice(folder.rglob("*"), FILES))
     sizes = [file.stat().st_size for file in files if file.is_file() and not file.is_symlink()]
     more = " or more" if len(files) == FILES else ""
-    return f"{sum(sizes) / GB:.1f} GB in {pluralize(len(sizes), 'file')}{more}" if sizes else "empty"
+    return (
+        f"{sum(sizes) / GB:.1f} GB in {pluralize(len(sizes), 'file')}{more}" if sizes else "empty"
+    )

@@ -53,7 +53,10 @@ class Preset:
         """Return the engines that can run it, best first."""
         if self.about.engines:
             return self.about.engines
-        gguf = any(".gguf" in place for place in (self.model.path or self.model.hub or "", *self.model.packages))
+        gguf = any(
+            ".gguf" in place
+            for place in (self.model.path or self.model.hub or "", *self.model.packages)
+        )
         return ("llamacpp", "transformers") if gguf else ("vllm", "transformers")
 
     @property
@@ -85,7 +88,11 @@ class Preset:
 
 
 def _bytes(weights: Path) -> int:
-    files = [weights] if weights.is_file() else [file for each in FOLDER_FILES for file in weights.glob(each)]
+    files = (
+        [weights]
+        if weights.is_file()
+        else [file for each in FOLDER_FILES for file in weights.glob(each)]
+    )
     return sum(file.stat().st_size for file in files)
 
 
@@ -131,8 +138,12 @@ def describe_fitness(preset: Preset) -> str:
     if obstacle:
         return f"After {obstacle}"
     if preset.model.at_hand():
-        return "On this machine" + (", slow without a GPU" if (preset.size() or 0.0) > LARGE and not gpus() else "")
-    return "In Python packages, see below" if preset.model.packages else "Downloaded at the first run"
+        return "On this machine" + (
+            ", slow without a GPU" if (preset.size() or 0.0) > LARGE and not gpus() else ""
+        )
+    return (
+        "In Python packages, see below" if preset.model.packages else "Downloaded at the first run"
+    )
 
 
 def group_by_fitness(presets: Iterable[Preset]) -> dict[str, list[Preset]]:
@@ -141,7 +152,12 @@ def group_by_fitness(presets: Iterable[Preset]) -> dict[str, list[Preset]]:
     for preset in presets:
         groups[describe_fitness(preset)].append(preset)
     order = ("On this", "In Python", "Downloaded", "After", "Too large", "On a server")
-    return dict(sorted(groups.items(), key=lambda group: [group[0].startswith(start) for start in order].index(True)))
+    return dict(
+        sorted(
+            groups.items(),
+            key=lambda group: [group[0].startswith(start) for start in order].index(True),
+        )
+    )
 
 
 def list_local_models(engine: str = "") -> list[Preset]:
@@ -202,7 +218,11 @@ def find_adapter(name: str) -> Adapter:
 
 def list_adapters() -> list[Adapter]:
     """Return all adapters with a name: those of conf/adapter, then the newest of each name trained here."""
-    trained = {each.name.rpartition("/")[0] for each in list_trainings() if each.ended and _has_adapter(each.folder)}
+    trained = {
+        each.name.rpartition("/")[0]
+        for each in list_trainings()
+        if each.ended and _has_adapter(each.folder)
+    }
     return [*map(_adapter_preset, config_files("adapter")), *map(find_adapter, sorted(trained))]
 
 

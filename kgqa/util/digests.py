@@ -16,7 +16,9 @@ def digest(value: Json, digits: int = 64, *, ensure_ascii: bool = True) -> str:
 
 def text_digest(text: str, digits: int = 64) -> str:
     """Return hex digits of a text's SHA-256."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]  # replies may hold halves
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[
+        :digits
+    ]  # replies may hold halves
 
 
 def ids_digest(ids: Iterable[str]) -> str:

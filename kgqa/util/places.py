@@ -45,7 +45,9 @@ def user_conf() -> Path:
     named = os.environ.get("KGQA_CONF")
     folder = Path(named or "conf").expanduser()
     if named and not folder.is_dir():
-        raise ConfigError(f"KGQA_CONF={named}: no such folder. Name the folder with method/, dataset/, …")
+        raise ConfigError(
+            f"KGQA_CONF={named}: no such folder. Name the folder with method/, dataset/, …"
+        )
     return folder
 
 

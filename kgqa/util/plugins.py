@@ -74,5 +74,7 @@ def import_code(name: str) -> ModuleType:
         sys.path[:] = search_path
     paths = [module.__file__] if module.__file__ else list(module.__path__)
     if not is_ours and not any(folder.resolve() in Path(path).resolve().parents for path in paths):
-        raise ConfigError(f"{module.__name__} is {module.__file__}, not the one in {folder}. Rename your module")
+        raise ConfigError(
+            f"{module.__name__} is {module.__file__}, not the one in {folder}. Rename your module"
+        )
     return module

@@ -26,11 +26,15 @@ MARK = "[key]"
 MAX_MESSAGE = 200  # characters of an unexpected error
 # characters; shorter values are ordinary words such as EMPTY
 MIN_LENGTH = 8
-_NAMES = re.compile(r"(?:^|_)(?:API_?)?(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_ID)?(?:_|$)")
+_NAMES = re.compile(
+    r"(?:^|_)(?:API_?)?(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_ID)?(?:_|$)"
+)
 # the path of a key is not a key
 _PATHS = re.compile(r"_(?:FILE|PATH|DIR|HOME|ENV|URL)$")
 _CREDENTIALS = re.compile(r"(?<=://)[^/?#@\s'\"]+@")
-_QUERY = re.compile(r"(?i)(?<=[?&])((?:api[_-]?)?key|(?:access_)?token|secret|password|sig(?:nature)?)=[^&\s'\"]+")
+_QUERY = re.compile(
+    r"(?i)(?<=[?&])((?:api[_-]?)?key|(?:access_)?token|secret|password|sig(?:nature)?)=[^&\s'\"]+"
+)
 _HEADER = re.compile(r"(?i)\b(authorization['\"]?\s*[:=]\s*['\"]?(?:bearer|basic)\s+)[^\s'\",}]+")
 
 
@@ -70,7 +74,11 @@ def is_secret(variable: str) -> bool:
 
 def secret_variables() -> Mapping[str, str]:
     """Return the environment variables that hold keys and passwords, without values as short as ordinary words."""
-    return {name: value for name, value in os.environ.items() if is_secret(name) and len(value.strip()) > MIN_LENGTH}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if is_secret(name) and len(value.strip()) > MIN_LENGTH
+    }
 
 
 def has_credentials(text: str) -> bool:
@@ -109,9 +117,15 @@ def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
     kgqa = f"{package_folder()}{os.sep}"
 
     packages = f"{os.sep}site-packages{os.sep}"
-    outside = [each for each in frames if packages in each.filename or not each.filename.startswith(("<", standard))]
+    outside = [
+        each
+        for each in frames
+        if packages in each.filename or not each.filename.startswith(("<", standard))
+    ]
     ours = [each for each in outside if packages not in each.filename]
-    users = [each for each in ours if each.filename.endswith(".j2") or not each.filename.startswith(kgqa)]
+    users = [
+        each for each in ours if each.filename.endswith(".j2") or not each.filename.startswith(kgqa)
+    ]
     return users or ours or outside
 
 
@@ -149,7 +163,11 @@ def _show_file(file: str) -> str:
 
 def _hint_at_await(error: BaseException) -> str:
     """Return a hint if a call was used like its reply."""
-    named = re.search(r"'?(\w+)'? object", str(error)) if isinstance(error, (TypeError, AttributeError)) else None
+    named = (
+        re.search(r"'?(\w+)'? object", str(error))
+        if isinstance(error, (TypeError, AttributeError))
+        else None
+    )
     kind = getattr(calls, named[1], None) if named else None
     if isinstance(kind, type) and issubclass(kind, calls.Call):
         return f". Is `await` missing before {kind.__name__}(…)?"
@@ -158,7 +176,9 @@ def _hint_at_await(error: BaseException) -> str:
 
 def write_crash_report(error: BaseException, arguments: Sequence[str]) -> str:
     """Write the traceback to a file that only its owner can read, without secrets, and return the line to show."""
-    message = " ".join(redact(f"{type(error).__name__}: {error}").split()).removesuffix(":")[:MAX_MESSAGE]
+    message = " ".join(redact(f"{type(error).__name__}: {error}").split()).removesuffix(":")[
+        :MAX_MESSAGE
+    ]
     report = redact(
         f"kgqa {version('kgqa')}, Python {platform.python_version()}, {platform.platform()}\n"
         f"{shlex.join(['kgqa', *arguments])}\n\n{''.join(traceback.format_exception(error))}"

@@ -45,7 +45,9 @@ def list_extras() -> Mapping[str, Extra]:
 
 def list_exports() -> Mapping[str, Export]:
     """Return the formats of all extras by name."""
-    return {name: export for extra in list_extras().values() for name, export in extra.exports.items()}
+    return {
+        name: export for extra in list_extras().values() for name, export in extra.exports.items()
+    }
 
 
 def load_function(path: str) -> Callable[..., Any]:
@@ -60,4 +62,6 @@ def load_registered(name: str) -> Callable[..., Any]:
     for extra in list_extras().values():
         if name in extra.functions:
             return load_function(extra.functions[name])
-    raise ConfigError(f"{name}: not in this installation. Install kgqa with all folders of kgqa/extras")
+    raise ConfigError(
+        f"{name}: not in this installation. Install kgqa with all folders of kgqa/extras"
+    )

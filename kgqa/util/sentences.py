@@ -17,11 +17,19 @@ def _words(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_TITLES = _words("mr mrs ms dr prof st ste mt mts rev hon gov gen adm col maj capt cpl lt sgt sen rep pres fr vs cf op")
-_BEFORE_NUMBERS = _words("no nos vol fig p pp c ca jan feb mar apr jun jul aug sep sept oct nov dec")
+_TITLES = _words(
+    "mr mrs ms dr prof st ste mt mts rev hon gov gen adm col maj capt cpl lt sgt sen rep pres fr vs cf op"
+)
+_BEFORE_NUMBERS = _words(
+    "no nos vol fig p pp c ca jan feb mar apr jun jul aug sep sept oct nov dec"
+)
 _MAYBE_LAST = _words("jr sr inc ltd co corp etc bros ft")
-_OPENERS = _words("a an the this that these those he she it they his her its their we i one two both each no yes")
-_OPENERS |= _words("and as at but by for from hence if in of on since so then there thus to when while with")
+_OPENERS = _words(
+    "a an the this that these those he she it they his her its their we i one two both each no yes"
+)
+_OPENERS |= _words(
+    "and as at but by for from hence if in of on since so then there thus to when while with"
+)
 
 
 def sentences(text: str) -> list[str]:

@@ -44,7 +44,13 @@ class Source:
     def text(self) -> str:
         """Return the text for brackets: "§C.4; released code", "not in the paper; released code: run.py:12"."""
         code = f"released code: {self.code}" if self.code not in ("", RELEASED) else self.code
-        parts = (NOT_IN_PAPER if self.is_not_in_paper else "", self.paper, code, self.ours, self.other)
+        parts = (
+            NOT_IN_PAPER if self.is_not_in_paper else "",
+            self.paper,
+            code,
+            self.ours,
+            self.other,
+        )
         return "; ".join(dict.fromkeys(filter(None, parts)))
 
 
@@ -76,7 +82,9 @@ class NotIdentity:
 
 HASHED_WEIGHTS = NotIdentity("the identity has the hash of the weights")
 # Lowering these after an out-of-memory error must not pay every call again.
-ORDER_OF_SUMS = NotIdentity("changes the order of sums only, as other calls at the same time do", reported=False)
+ORDER_OF_SUMS = NotIdentity(
+    "changes the order of sums only, as other calls at the same time do", reported=False
+)
 
 
 @dataclass(frozen=True)

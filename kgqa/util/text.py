@@ -57,7 +57,11 @@ def escape_json(text: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    return match[0].encode("ascii", "backslashreplace").decode() if ord(match[0]) > 0x7F else f"\\x{ord(match[0]):02x}"
+    return (
+        match[0].encode("ascii", "backslashreplace").decode()
+        if ord(match[0]) > 0x7F
+        else f"\\x{ord(match[0]):02x}"
+    )
 
 
 def protect_streams() -> None:
@@ -101,7 +105,9 @@ class _Output(io.FileIO):
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self.fileno())
             os.close(null)
-            has_hung_up = error.errno == errno.EPIPE or (error.errno == errno.EIO and self._is_terminal)
+            has_hung_up = error.errno == errno.EPIPE or (
+                error.errno == errno.EIO and self._is_terminal
+            )
             if self.fileno() == 1 and not has_hung_up:
                 reason = os.strerror(error.errno or errno.EIO)
                 raise StorageError(

@@ -64,6 +64,13 @@ Count = Annotated[int, at_least(1)]
 Natural = Annotated[int, at_least(0)]
 NotNegative = Annotated[float, not_negative]
 Positive = Annotated[float, Validator("must be above 0", lambda number: number > 0)]
-Seconds = Annotated[float, Validator("must be a number of seconds above 0", lambda seconds: 0 < seconds < math.inf)]
+Seconds = Annotated[
+    float, Validator("must be a number of seconds above 0", lambda seconds: 0 < seconds < math.inf)
+]
 Share = Annotated[float, Validator("must be between 0 and 1", lambda share: 0 <= share <= 1)]
-Url = Annotated[str, Validator("expected http://… or https://…", lambda url: url.startswith(("http://", "https://")))]
+Url = Annotated[
+    str,
+    Validator(
+        "expected http://… or https://…", lambda url: url.startswith(("http://", "https://"))
+    ),
+]

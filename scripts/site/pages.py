@@ -83,7 +83,11 @@ def index() -> str:
     """Return README with its links as seen from docs/."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     text = re.sub(r"\]\(docs/([^)]*)\)", r"](\1)", text)
-    return re.sub(r"\]\((?!https?:|#|[\w.-]+\.(?:md|png|webp|gif|svg)\b)([^)]*)\)", r"](../\1)", _root_files(text))
+    return re.sub(
+        r"\]\((?!https?:|#|[\w.-]+\.(?:md|png|webp|gif|svg)\b)([^)]*)\)",
+        r"](../\1)",
+        _root_files(text),
+    )
 
 
 def _root_files(text: str) -> str:
@@ -96,14 +100,18 @@ def commands() -> str:
     parts = ["# Commands"]
     for command in (PROGRAM, *BY_NAME.values()):
         level = len(command.program.split()) + 1
-        parts.append(f"{'#' * level} {command.program}\n\n```text\n{help_of(command).rstrip()}\n```")
+        parts.append(
+            f"{'#' * level} {command.program}\n\n```text\n{help_of(command).rstrip()}\n```"
+        )
     return "\n\n".join(parts) + "\n"
 
 
 def configuration() -> str:
     """Return the keys of every run, and links to the keys of each group."""
     names = {group: ", ".join(f"`{name}`" for name in groups()[group]) for group in KEY_GROUPS}
-    links = "\n".join(f"- [`{group}=`](keys-{group}.md): {listed}" for group, listed in names.items())
+    links = "\n".join(
+        f"- [`{group}=`](keys-{group}.md): {listed}" for group, listed in names.items()
+    )
     parts = [
         "# Keys",
         "The keys of `kgqa run`. Their classes declare them. `conf/` has one file per choice with what differs.",
@@ -120,12 +128,19 @@ def group_keys(group: str) -> str:
     parts = [f"# Keys of {group}="]
     for name in groups()[group]:
         parts.append(f"## {group}={name}\n\n{_cell(describe_choice(group, name))}")
-        parts.append(_table(KEY_HEADER, [_key_row(f"{group}.", key) for key in list_keys(group, name)]))
+        parts.append(
+            _table(KEY_HEADER, [_key_row(f"{group}.", key) for key in list_keys(group, name)])
+        )
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _key_row(group: str, key: Any) -> tuple[str, ...]:
-    return f"`{group}{key.name}`", key.meaning, f"`{key.default}`" if key.default else "", key.source.text
+    return (
+        f"`{group}{key.name}`",
+        key.meaning,
+        f"`{key.default}`" if key.default else "",
+        key.source.text,
+    )
 
 
 def zoo() -> str:
@@ -134,9 +149,14 @@ def zoo() -> str:
     parts = ["# Catalog", "Everything you can choose, and the command that runs it."]
     for group, (heading, title, command) in ZOO.items():
         rows = [
-            (f"`{name}`", describe_choice(group, name), _last_column(group, name, sources)) for name in groups()[group]
+            (f"`{name}`", describe_choice(group, name), _last_column(group, name, sources))
+            for name in groups()[group]
         ]
-        parts += [f"## {heading}", f"`kgqa run {command}`", _table((f"{group}=", "description", title), rows)]
+        parts += [
+            f"## {heading}",
+            f"`kgqa run {command}`",
+            _table((f"{group}=", "description", title), rows),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -182,12 +202,18 @@ def python() -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
-    lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(map(_cell, row)) for row in rows)]
+    lines = [
+        " | ".join(head),
+        " | ".join("---" for _ in head),
+        *(" | ".join(map(_cell, row)) for row in rows),
+    ]
     return "\n".join(f"| {line} |" for line in lines)
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"\s+", " ", text).replace("|", "\\|").replace("<", "&lt;").replace("][", "]&#91;")
+    return (
+        re.sub(r"\s+", " ", text).replace("|", "\\|").replace("<", "&lt;").replace("][", "]&#91;")
+    )
 
 
 PAGES: dict[str, Callable[[], str]] = {

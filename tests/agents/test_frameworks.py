@@ -21,8 +21,16 @@ from kgqa.types import Json
 from tests.http_server import serve_json
 
 PAGE = Path(__file__).parents[2] / "docs" / "AGENTS.md"
-FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
-OBJECTS = dict(re.findall(r"<!-- object: (\S+) -->\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
+FILES = dict(
+    re.findall(
+        r"<!-- file: (\S+) -->\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
+)
+OBJECTS = dict(
+    re.findall(
+        r"<!-- object: (\S+) -->\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
+)
 PACKAGES = {
     "openai_agent.py": "openai",
     "langgraph_agent.py": "langgraph",
@@ -46,14 +54,18 @@ def reply_to(request: Json) -> Json:
     text = json.dumps(messages)
     names = [tool["function"]["name"] for tool in tools or ()]
     # smolagents writes results as observations, and its instructions speak of them, too
-    has_result = any(message["role"] == "tool" for message in messages) or "Observation" in str(messages[-1:])
+    has_result = any(message["role"] == "tool" for message in messages) or "Observation" in str(
+        messages[-1:]
+    )
     if names and not has_result:
         return _call("search", {"query": "Candle Bridge architect"})
     if "final_answer" in names:
         return _call("final_answer", {"answer": "Pellery"})
     if "next_tool_name" in text:
         has_searched = "observation_0" in text
-        name, args = ("finish", {}) if has_searched else ("search", {"query": "Candle Bridge architect"})
+        name, args = (
+            ("finish", {}) if has_searched else ("search", {"query": "Candle Bridge architect"})
+        )
         form = MODEL_REPLIES["next_tool_name"].format(tool=name, args=json.dumps(args))
         return {"role": "assistant", "content": form}
     if "## answer ##" in text:
@@ -75,11 +87,21 @@ def play_model(handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, Any]:
         return 200, {"data": [{"id": "stand-in"}]}
     request, usage = json.loads(body), {"prompt_tokens": 9, "completion_tokens": 9}
     if "prompt" in request:
-        text = "<answer>Pellery" if "<information>" in request["prompt"] else "<search>Candle Bridge"
-        return 200, {"model": "stand-in", "usage": usage, "choices": [{"text": text, "finish_reason": "stop"}]}
+        text = (
+            "<answer>Pellery" if "<information>" in request["prompt"] else "<search>Candle Bridge"
+        )
+        return 200, {
+            "model": "stand-in",
+            "usage": usage,
+            "choices": [{"text": text, "finish_reason": "stop"}],
+        }
     message = reply_to(request)
     finish = "tool_calls" if message.get("tool_calls") else "stop"
-    return 200, {"model": "stand-in", "usage": usage, "choices": [{"message": message, "finish_reason": finish}]}
+    return 200, {
+        "model": "stand-in",
+        "usage": usage,
+        "choices": [{"message": message, "finish_reason": finish}],
+    }
 
 
 @pytest.fixture
@@ -110,9 +132,13 @@ def test_agent_answers_with_recall_and_costs(name: str, model: list[str]) -> Non
 @pytest.mark.usefixtures("own_folder")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("package", OBJECTS)
-def test_object_answers_with_recall_and_costs(package: str, model: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_object_answers_with_recall_and_costs(
+    package: str, model: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip(package)
-    monkeypatch.setattr("kgqa.api.run", partial(kgqa.run, *model, "max_failure_rate=1", display=QUIET))
+    monkeypatch.setattr(
+        "kgqa.api.run", partial(kgqa.run, *model, "max_failure_rate=1", display=QUIET)
+    )
     names: dict[str, Any] = {}
     exec(OBJECTS[package], names)
     rows, cost = names["run"].predictions, names["run"].metrics.cost.method

@@ -62,12 +62,20 @@ def test_reward_is_the_evaluated_em(own_folder: Path, monkeypatch: pytest.Monkey
                 f"{address}/v1", "--client.api-key-var", "ANY_KEY", "-o", "evaluated", "--push", "False",
                 "--env.agent.runtime.type", "subprocess",
             ]  # fmt: skip
-            environment = {**os.environ, "KGQA_RETRIEVE_URL": f"{search}/retrieve", "ANY_KEY": "any"}
-            process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+            environment = {
+                **os.environ,
+                "KGQA_RETRIEVE_URL": f"{search}/retrieve",
+                "ANY_KEY": "any",
+            }
+            process = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=300, check=False
+            )
     assert process.returncode == 0, process.stderr[-2000:]
     (file,) = Path("evaluated").rglob("traces.jsonl")
     lines = file.read_text(encoding="utf-8").splitlines()
     traces = [trace for line in lines for trace in json.loads(line)["traces"]]
-    rewards = {trace["task"]["data"]["id"]: 100 * trace["rewards"]["em"]["score"] for trace in traces}
+    rewards = {
+        trace["task"]["data"]["id"]: 100 * trace["rewards"]["em"]["score"] for trace in traces
+    }
     assert set(rewards.values()) == {0, 100}
     assert rewards == {row["question_id"]: row["em"] for row in finished.predictions}

@@ -65,13 +65,22 @@ def make_pairs(seed: int) -> list[tuple[str, list[list[str]]]]:
 
 def write_golds(gold: Sequence[str]) -> str:
     """Return a gold answer as datasets have it: its span, or a JSON list if it has several or looks like one."""
-    return gold[0] if len(gold) == 1 and not gold[0].startswith('["') else json.dumps(gold, ensure_ascii=False)
+    return (
+        gold[0]
+        if len(gold) == 1 and not gold[0].startswith('["')
+        else json.dumps(gold, ensure_ascii=False)
+    )
 
 
 def summarize(values: Iterable[Sequence[float | None]]) -> list[object]:
     """Return the sums of each value and a digest of all of them, rounded to nine digits."""
-    rows = [[None if value is None else round(float(value), 9) + 0.0 for value in row] for row in values]
-    sums = [round(sum(value for value in column if value is not None), 6) for column in zip(*rows, strict=True)]
+    rows = [
+        [None if value is None else round(float(value), 9) + 0.0 for value in row] for row in values
+    ]
+    sums = [
+        round(sum(value for value in column if value is not None), 6)
+        for column in zip(*rows, strict=True)
+    ]
     return [*sums, hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]]
 
 

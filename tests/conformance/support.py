@@ -35,7 +35,9 @@ def load_shared(name: str) -> Any:
     """Return a JSON or JSON lines file of `KGQA_DATA`."""
     raw = (DATA / name).read_bytes()
     text = (gzip.decompress(raw) if name.endswith(".gz") else raw).decode()
-    return [json.loads(line) for line in text.splitlines()] if ".jsonl" in name else json.loads(text)
+    return (
+        [json.loads(line) for line in text.splitlines()] if ".jsonl" in name else json.loads(text)
+    )
 
 
 # of templates: keeps the blank lines at the ends of blocks
@@ -54,7 +56,8 @@ def read_agent_rows(name: str) -> list[Any]:
 def read_passages() -> list[tuple[Passage, ...]]:
     """Return the ten passages of each search."""
     return [
-        tuple(Passage.of(one["title"], one["text"]) for one in passages) for passages in read_agent_rows("passages")
+        tuple(Passage.of(one["title"], one["text"]) for one in passages)
+        for passages in read_agent_rows("passages")
     ]
 
 

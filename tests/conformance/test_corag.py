@@ -24,8 +24,14 @@ ROWS = read_agent_rows("corag")
 DOCUMENTS = 10
 # the values of a call's prompt, by kind: the expression of the program, and a pattern for the text that replaces it
 VALUES: dict[str, dict[str, str]] = {
-    "query": {"past or 'Nothing yet'": r"queries and answers\n(.*?)\n\n## Task", "query": r"to answer\n(.*?)\n\nResp"},
-    "sub": {"context.strip()": r"## Documents\n(.*?)\n\n## Query", "subquery": r"## Query\n(.*?)\n\nRespond"},
+    "query": {
+        "past or 'Nothing yet'": r"queries and answers\n(.*?)\n\n## Task",
+        "query": r"to answer\n(.*?)\n\nResp",
+    },
+    "sub": {
+        "context.strip()": r"## Documents\n(.*?)\n\n## Query",
+        "subquery": r"## Query\n(.*?)\n\nRespond",
+    },
     "final": {
         "context.strip()": r"## Documents\n(.*?)\n\n## Intermediate",
         "past or 'Nothing yet'": r"queries and answers\n(.*?)\n\n## Task",
@@ -43,7 +49,9 @@ def method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CoRAG:
     (tmp_path / "conf").mkdir()
     monkeypatch.setenv("KGQA_CONF", str(tmp_path / "conf"))
     for kind, patterns in VALUES.items():
-        prompt = next(call["messages"][0]["content"] for call in ROWS[0]["calls"] if call["kind"] == kind)
+        prompt = next(
+            call["messages"][0]["content"] for call in ROWS[0]["calls"] if call["kind"] == kind
+        )
         values = list_sources()["corag"].templates[f"corag_released/{FILES[kind]}"].values
         for expression, pattern in patterns.items():
             place = re.search(pattern, prompt, re.DOTALL)
@@ -70,7 +78,9 @@ class Script:
             return read_passages()[number % len(read_passages())][: call.k]
         assert isinstance(call, Generate)
         kind = next(kind for kind, file in FILES.items() if call.prompt.name.endswith(f"/{file}"))
-        self.calls.append([kind, call.prompt.messages[0].content, call.temperature, call.max_tokens])
+        self.calls.append(
+            [kind, call.prompt.messages[0].content, call.temperature, call.max_tokens]
+        )
         replies = {
             "query": self.row["query_replies"],
             "sub": self.row["sub_answer_replies"],
@@ -83,7 +93,8 @@ class Script:
 def differences(row: dict[str, Any], script: Script, answer: Answer) -> list[str]:
     steps = answer.notes["steps"]
     calls = [
-        [call["kind"], call["messages"][0]["content"], call["temperature"], call["max_tokens"]] for call in row["calls"]
+        [call["kind"], call["messages"][0]["content"], call["temperature"], call["max_tokens"]]
+        for call in row["calls"]
     ]
     pairs = {
         "calls": (script.calls, calls),

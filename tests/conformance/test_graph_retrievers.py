@@ -55,7 +55,12 @@ def triples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def hipporag(triples: Path, *changes: str) -> HippoRag:
-    settings = (f"retriever.triples.path={triples}", "retriever.filter=false", "retriever.names=ascii", *changes)
+    settings = (
+        f"retriever.triples.path={triples}",
+        "retriever.filter=false",
+        "retriever.names=ascii",
+        *changes,
+    )
     retriever = retriever_of("retriever=hipporag", *settings)
     assert isinstance(retriever, HippoRag)
     return retriever
@@ -82,7 +87,10 @@ def test_the_graph_has_the_authors_nodes_and_facts(triples: Path) -> None:
     assert ours.keys() == theirs.keys()
     # kgqa joins spaces when it imports triples, so that "25,000, 000" is "25,000,000"
     assert sum(ours[name] == theirs[name] for name in ours) >= len(ours) - 27
-    numbers = [graph.names[n["entity"]] if "entity" in n else len(graph.names) + n["passage"] for n in nodes]
+    numbers = [
+        graph.names[n["entity"]] if "entity" in n else len(graph.names) + n["passage"]
+        for n in nodes
+    ]
     weights: Mapping[tuple[int, int], float] = {
         (min(pair), max(pair)): weight
         for one, other, weight in read("hipporag2/edges.jsonl")
@@ -90,7 +98,11 @@ def test_the_graph_has_the_authors_nodes_and_facts(triples: Path) -> None:
     }
     rows, columns = zip(*graph.edges, strict=True)
     joint = join_edges(len(nodes), rows, columns, list(graph.edges.values())).tocoo()
-    pairs = {(int(a), int(b)): w for a, b, w in zip(joint.row, joint.col, joint.data, strict=True) if a < b}
+    pairs = {
+        (int(a), int(b)): w
+        for a, b, w in zip(joint.row, joint.col, joint.data, strict=True)
+        if a < b
+    }
     # edges of synonyms replace some of them
     assert np.mean([weights.get(pair) == weight for pair, weight in pairs.items()]) > 0.98
 
@@ -133,7 +145,9 @@ def minilm_index(triples: Path, tmp_path_factory: pytest.TempPathFactory) -> Any
 def test_the_first_five_passages_are_the_authors(minilm_index: Any, filter_kind: str) -> None:
     questions = read("hipporag2/questions.jsonl")
     facts = {"top_all": 5, "top_first2": 2, "top_none": 0}[filter_kind]
-    queries = [Query(q["question"], 5, facts=tuple(map(tuple, q["facts"][:facts]))) for q in questions]
+    queries = [
+        Query(q["question"], 5, facts=tuple(map(tuple, q["facts"][:facts]))) for q in questions
+    ]
     same = [
         {*ranking} == {place for place, _ in question[filter_kind][:5]}
         for ranking, question in zip(minilm_index.find(queries), questions, strict=True)

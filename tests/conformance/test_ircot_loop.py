@@ -46,7 +46,9 @@ def places(family: str) -> Mapping[str, int]:
 @cache
 def bm25(family: str) -> tuple[list[Counter[str]], list[float], dict[str, float]]:
     """Index for what both programs were given in place of Elasticsearch: k1 1.2, b 0.75, title and text."""
-    texts = [Counter(re.findall(r"\w+", f"{p.title} {p.text}".lower())) for p in load_corpus(family)]
+    texts = [
+        Counter(re.findall(r"\w+", f"{p.title} {p.text}".lower())) for p in load_corpus(family)
+    ]
     lengths = [sum(text.values()) for text in texts]
     frequency = Counter(word for text in texts for word in text)
     idf = {word: math.log(1 + (len(texts) - n + 0.5) / (n + 0.5)) for word, n in frequency.items()}
@@ -64,12 +66,18 @@ def search(family: str, query: str, k: int) -> tuple[Passage, ...]:
         if any(word in text for word in words)
     }
     corpus = load_corpus(family)
-    return tuple(corpus[place] for place in sorted(scores, key=lambda place: (-scores[place], place))[:k])
+    return tuple(
+        corpus[place] for place in sorted(scores, key=lambda place: (-scores[place], place))[:k]
+    )
 
 
 @cache
 def method(family: str, distractors: int) -> IRCoT:
-    overrides = ["experiment=ircot_released", f'method.few_shot_path="{PROMPTS}#{family}"', "method.reader=cot"]
+    overrides = [
+        "experiment=ircot_released",
+        f'method.few_shot_path="{PROMPTS}#{family}"',
+        "method.reader=cot",
+    ]
     overrides += ["method.passages_per_step=6", f"method.few_shot.distractors={distractors}"]
     ircot: IRCoT = build(compose(overrides)["method"], "method")
     return replace(ircot, few_shot=replace(ircot.few_shot, context_limit=HEAD["context_limit"]))
@@ -78,7 +86,9 @@ def method(family: str, distractors: int) -> IRCoT:
 @cache
 def load_question(family: str, question_id: str) -> str:
     records = load_shared(f"questions/{QUESTIONS[family]}")
-    text: str = next(each["question"] for each in records if question_id in (each.get("_id"), each.get("id")))
+    text: str = next(
+        each["question"] for each in records if question_id in (each.get("_id"), each.get("id"))
+    )
     return text
 
 
@@ -96,8 +106,13 @@ def run(place: int, distractors: int = 2) -> tuple[Answer, list[str], list[str]]
                 queries.append(call.query)
                 return search(family, call.query, call.k)
             case Generate():
-                prompts.append("\n".join(message.content for message in call.prompt.messages) + call.prompt.prefill)
-                return Completion(row["replies"][min(len(prompts), len(row["replies"])) - 1].split("\n")[0])
+                prompts.append(
+                    "\n".join(message.content for message in call.prompt.messages)
+                    + call.prompt.prefill
+                )
+                return Completion(
+                    row["replies"][min(len(prompts), len(row["replies"])) - 1].split("\n")[0]
+                )
         raise AssertionError(call)
 
     question = Question(row["question"], load_question(family, row["question"]), ("x",), ())
@@ -106,7 +121,11 @@ def run(place: int, distractors: int = 2) -> tuple[Answer, list[str], list[str]]
 
 # the authors' splitter (spaCy) ends a sentence at "#1"
 SENTENCES = {("2hop__582051_55257", "plain")}
-STOPS = {"an empty thought": "empty", "as many thoughts as allowed": "limit", "a thought states the answer": "answer"}
+STOPS = {
+    "an empty thought": "empty",
+    "as many thoughts as allowed": "limit",
+    "a thought states the answer": "answer",
+}
 
 
 @pytest.mark.parametrize("place", range(len(ROWS)))

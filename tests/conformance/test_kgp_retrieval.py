@@ -46,7 +46,9 @@ def split(dataset: str, question_id: str) -> tuple[str, tuple[Passage, ...]]:
     record, pieces = load_questions(dataset)[question_id], list[tuple[str, str]]()
     for paragraph in record.get("paragraphs", ()):
         text = paragraph["paragraph_text"]
-        pieces += [(paragraph["title"], text[start : start + SIZE]) for start in range(0, len(text), SIZE)]
+        pieces += [
+            (paragraph["title"], text[start : start + SIZE]) for start in range(0, len(text), SIZE)
+        ]
     for title, sentences in record.get("context", ()):
         pieces += [(title, text.strip()) for text in join(sentences) if text.strip()]
     if "context" in record:
@@ -86,19 +88,29 @@ def test_seeds_are_the_authors_seeds(row: dict[str, Any]) -> None:
     """Of scores that are equal in six digits, the authors' order depends on the last bits of floating point numbers."""
     question, pool = split(row["dataset"], row["id"])
     assert sha("\n".join(sha(passage.text, 12) for passage in pool), 12) == row["passages_sha256"]
-    places = [place_of(passage.id) for passage in index().search([Search(question, 10, pool=pool)])[0]]
+    places = [
+        place_of(passage.id) for passage in index().search([Search(question, 10, pool=pool)])[0]
+    ]
     theirs = dict(zip(row["top"], row["scores"], strict=True))
-    is_same = set(places) == set(row["top"][:10]) and [theirs[place] for place in places] == row["scores"][:10]
+    is_same = (
+        set(places) == set(row["top"][:10])
+        and [theirs[place] for place in places] == row["scores"][:10]
+    )
     assert is_same == (row["id"] not in EQUAL_TEXTS)
 
 
 @pytest.mark.parametrize("row", of_kind("knn"), ids=lambda row: row["k"])
 def test_the_nearest_are_the_authors_nearest(row: Mapping[str, Any]) -> None:
     """kgqa's links then go in both directions, on purpose: the paper's graph has no direction."""
-    numbers = [[u("vector", str(i), str(j)) for j in range(row["dimensions"])] for i in range(row["vectors"])]
+    numbers = [
+        [u("vector", str(i), str(j)) for j in range(row["dimensions"])]
+        for i in range(row["vectors"])
+    ]
     vectors = np.array(numbers) - 0.5
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    assert [[int(place) for place in places] for places in find_nearest(vectors, row["k"])] == row["successors"]
+    assert [[int(place) for place in places] for places in find_nearest(vectors, row["k"])] == row[
+        "successors"
+    ]
 
 
 def walk(row: Mapping[str, Any], agent: str) -> list[tuple[int, ...]]:
@@ -107,9 +119,16 @@ def walk(row: Mapping[str, Any], agent: str) -> list[tuple[int, ...]]:
     The agent writes the last six names of what it is given.
     """
     question, pool = split(row["dataset"], row["id"])
-    links = link_passages([sorted({*re.findall(r"[A-Z][a-z]+ [A-Z][a-z]+", p.text), p.title}) for p in pool])
-    graph = [[other for other in others if other != place] for place, others in enumerate(row["neighbours"])]
-    assert [sorted(others) for others in graph] == [list(links.neighbours(place)) for place in range(len(pool))]
+    links = link_passages(
+        [sorted({*re.findall(r"[A-Z][a-z]+ [A-Z][a-z]+", p.text), p.title}) for p in pool]
+    )
+    graph = [
+        [other for other in others if other != place]
+        for place, others in enumerate(row["neighbours"])
+    ]
+    assert [sorted(others) for others in graph] == [
+        list(links.neighbours(place)) for place in range(len(pool))
+    ]
 
     def reply(call: Call[Any]) -> Any:
         match call:
@@ -122,11 +141,16 @@ def walk(row: Mapping[str, Any], agent: str) -> list[tuple[int, ...]]:
             case Rank():
                 return Lexical().score([call])[0]
             case Generate():
-                text = "\n".join(message.content for message in call.prompt.messages) + call.prompt.prefill
+                text = (
+                    "\n".join(message.content for message in call.prompt.messages)
+                    + call.prompt.prefill
+                )
                 return Completion(" ".join(re.findall(r"[A-Z]\w+", text)[-6:]) or "nothing")
         raise AssertionError(call)
 
-    kgp: Kgp = replace(built_method("kgp"), agent=agent, scope="own", structure=False, instruction=INSTRUCTION)
+    kgp: Kgp = replace(
+        built_method("kgp"), agent=agent, scope="own", structure=False, instruction=INSTRUCTION
+    )
     answer = drive(kgp.answer(Question("q", question, ("x",), pool)), reply)
     return [tuple(map(place_of, path)) for path in answer.notes["traversal"]["paths"]]
 

@@ -40,7 +40,10 @@ def explore(seed: str, graph: frozenset[Triple]) -> Exploration:
         return f"It is {answer}.", answer
     numbers = [str(number) for number in range(1 + int(3 * u(seed, "pairs", state)))]
     pairs = [
-        (draw(seed, "entity", state, n, among=ENTITIES), draw(seed, "relation", state, n, among=RELATIONS))
+        (
+            draw(seed, "entity", state, n, among=ENTITIES),
+            draw(seed, "relation", state, n, among=RELATIONS),
+        )
         for n in numbers
     ]
     return list(dict.fromkeys(pairs))
@@ -49,7 +52,10 @@ def explore(seed: str, graph: frozenset[Triple]) -> Exploration:
 def complete(seed: str, pair: Pair) -> list[Triple]:
     """Return the triples that the model reads for a pair: T of Equation 2."""
     count = int(3 * u(seed, "triples", *pair))
-    return [(pair[0], pair[1], draw(seed, "object", *pair, str(n), among=ENTITIES)) for n in range(count)]
+    return [
+        (pair[0], pair[1], draw(seed, "object", *pair, str(n), among=ENTITIES))
+        for n in range(count)
+    ]
 
 
 @dataclass
@@ -106,12 +112,16 @@ class Script:
         text = explore(self.seed, self.graphs[-1])
         if isinstance(text, tuple):
             return f" Yes\nThought: {text[0]}\nAnswer: {text[1]}"
-        return "\n".join([" No\nExplore:", *(f"- {entity}; {relation}" for entity, relation in text)])
+        return "\n".join(
+            [" No\nExplore:", *(f"- {entity}; {relation}" for entity, relation in text)]
+        )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_inference_is_algorithm_1(seed: str) -> None:
-    method: KnowTrace = replace(built_method("knowtrace"), at_limit="empty", max_iterations=ITERATIONS)
+    method: KnowTrace = replace(
+        built_method("knowtrace"), at_limit="empty", max_iterations=ITERATIONS
+    )
     script = Script(seed)
     answer: Answer = drive(method.answer(Question("q", "Where?", ("x",))), script)
     expected = run_algorithm(seed)
@@ -124,5 +134,7 @@ def test_scripts_end_in_every_way() -> None:
     traces = [run_algorithm(seed) for seed in SEEDS]
     answered = [trace for trace in traces if trace.answer]
     limited = [trace for trace in traces if not trace.answer and len(trace.graphs) == ITERATIONS]
-    at_standstill = [trace for trace in traces if not trace.answer and len(trace.graphs) < ITERATIONS]
+    at_standstill = [
+        trace for trace in traces if not trace.answer and len(trace.graphs) < ITERATIONS
+    ]
     assert min(len(answered), len(limited), len(at_standstill)) >= 8

@@ -33,7 +33,9 @@ def question_of(gold: dict[str, Any]) -> Question:
         return Question(f"{gold['id']} {UNANSWERABLE}", answers=(UNANSWERABLE,), **fields)
     support = frozenset(passages[place].id for place in gold["support"])
     twin = f"{gold['id']} {UNANSWERABLE}"
-    return Question(gold["id"], answers=tuple(gold["answers"]), support=support, twin=twin, **fields)
+    return Question(
+        gold["id"], answers=tuple(gold["answers"]), support=support, twin=twin, **fields
+    )
 
 
 @pytest.mark.parametrize("number", range(len(ROWS)))
@@ -41,10 +43,15 @@ def test_official_files_have_their_official_scores(tmp_path: Path, number: int) 
     row = json.loads(ROWS[number])
     questions = [question_of(gold) for gold in row["gold"]]
     file = tmp_path / "predictions.jsonl"
-    lines = [{**predicted, "predicted_support_idxs": predicted["places"]} for predicted in row["predicted"]]
+    lines = [
+        {**predicted, "predicted_support_idxs": predicted["places"]}
+        for predicted in row["predicted"]
+    ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     ids = [question.id for question in questions]
-    predictions = match_predictions(name_twins(read_predictions(file), ids, file), questions, file, known=ids)
+    predictions = match_predictions(
+        name_twins(read_predictions(file), ids, file), questions, file, known=ids
+    )
     scores = summarise(score_questions(questions, predictions, "musique")).scores
     ours = {name: scores[score].mean for name, score in SCORES.items()}
     assert ours == pytest.approx({name: 100 * row["official"][name] for name in SCORES}, abs=0.051)

@@ -18,13 +18,19 @@ from tests.conformance.answer_pairs import BLOCKS, make_pairs, summarize, write_
 DATA = json.loads((Path(__file__).parent / "data" / "scorers.json").read_text("utf-8"))
 # of scorers without a profile of their own
 PROFILE = {"search_r1": "2wiki"}
-MEASURED: dict[str, tuple[str, ...]] = {"linearrag": ("contained",), "arag": ("contained",), "search_r1": ("em",)}
+MEASURED: dict[str, tuple[str, ...]] = {
+    "linearrag": ("contained",),
+    "arag": ("contained",),
+    "search_r1": ("em",),
+}
 
 
 def measure(scorer: str) -> Callable[[str, Sequence[Sequence[str]]], list[float | None]]:
     """Return a function with the values of kgqa that the scorer has."""
     profile = PROFILE.get(scorer, scorer)
-    names = MEASURED.get(scorer, ("em", "f1", "contained") if scorer == "r1_searcher" else ("em", "f1"))
+    names = MEASURED.get(
+        scorer, ("em", "f1", "contained") if scorer == "r1_searcher" else ("em", "f1")
+    )
 
     def values(answer: str, golds: Sequence[Sequence[str]]) -> list[float | None]:
         texts = [write_golds(gold) for gold in golds]

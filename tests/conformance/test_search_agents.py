@@ -69,12 +69,19 @@ def reading_template(name: str, prompt: str) -> str:
 
 def template_of(name: str, text: Any, question: str) -> str:
     if isinstance(text, dict):  # ReSearch's
-        blocks = (exact_block(role, content.replace(question, "{{ question }}")) for role, content in text.items())
+        blocks = (
+            exact_block(role, content.replace(question, "{{ question }}"))
+            for role, content in text.items()
+        )
         return "".join(blocks).replace(EXACT, "") + EXACT
     placeholder = (
-        "{{ question ~ ('' if question.endswith('?') else '?') }}" if name == "search_agent" else "{{ question }}"
+        "{{ question ~ ('' if question.endswith('?') else '?') }}"
+        if name == "search_agent"
+        else "{{ question }}"
     )
-    template = text.replace(question + "?" * (name == "search_agent" and not question.endswith("?")), placeholder)
+    template = text.replace(
+        question + "?" * (name == "search_agent" and not question.endswith("?")), placeholder
+    )
     return exact_block("completion" if name == "r1_searcher" else "user", template)
 
 
@@ -115,11 +122,17 @@ class Script:
         text = call.prompt.prefill or ("" if call.prompt.form == "chat" else message.content)
         if not self.contexts:
             self.first = message.content
-        self.contexts.append(text.removeprefix(self.first) if call.prompt.form == "completion" else text)
+        self.contexts.append(
+            text.removeprefix(self.first) if call.prompt.form == "completion" else text
+        )
         turns = self.row["turns"]
-        turn, end = turns[len(self.contexts) - 1] if len(self.contexts) <= len(turns) else (ENOUGH, "eos")
+        turn, end = (
+            turns[len(self.contexts) - 1] if len(self.contexts) <= len(turns) else (ENOUGH, "eos")
+        )
         before, stop = call.split_at_stop(turn)
-        return Completion(before, "length" if end == "length" and not stop else "stop", stopped_by=stop)
+        return Completion(
+            before, "length" if end == "length" and not stop else "stop", stopped_by=stop
+        )
 
 
 def run(agent: SearchAgent, row: dict[str, Any]) -> tuple[Script, Answer]:
@@ -128,7 +141,9 @@ def run(agent: SearchAgent, row: dict[str, Any]) -> tuple[Script, Answer]:
 
 
 def released(name: str) -> SearchAgent:
-    agent: SearchAgent = build(compose([f"experiment={RELEASED.get(name, name)}_released"])["method"], "method")
+    agent: SearchAgent = build(
+        compose([f"experiment={RELEASED.get(name, name)}_released"])["method"], "method"
+    )
     return agent
 
 

@@ -53,11 +53,15 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToolAgent:
     (tmp_path / "conf").mkdir()
     monkeypatch.setenv("KGQA_CONF", str(tmp_path / "conf"))
     system = exact_block("system", ROWS[0]["messages"][0]["content"])
-    (folder / "agent.j2").write_text(f"{{% block user %}}{{{{ question }}}}{{% endblock %}}{system}", encoding="utf-8")
+    (folder / "agent.j2").write_text(
+        f"{{% block user %}}{{{{ question }}}}{{% endblock %}}{system}", encoding="utf-8"
+    )
     for name in ("keyword_search", "semantic_search", "read_chunk"):
         for file in (name, f"{name}_argument", f"{name}_top_k", "limit"):
             (folder / f"{file}.j2").write_text(exact_block("user", "A text."), encoding="utf-8")
-    released: ToolAgent = build(compose(["experiment=arag_released", "engine=llamacpp"])["method"], "method")
+    released: ToolAgent = build(
+        compose(["experiment=arag_released", "engine=llamacpp"])["method"], "method"
+    )
     return replace(released, protocol="functions")
 
 
@@ -90,7 +94,9 @@ class Script:
         turns = self.row["turns"]
         content, calls = turns[self.turns] if self.turns < len(turns) else (NO_ANSWER, [])
         self.turns += 1
-        tool_calls = tuple(ToolCall(str(n), name, arguments) for n, (name, arguments) in enumerate(calls))
+        tool_calls = tuple(
+            ToolCall(str(n), name, arguments) for n, (name, arguments) in enumerate(calls)
+        )
         return Completion(content, tool_calls=tool_calls if call.tools else ())
 
 
@@ -102,9 +108,13 @@ def read_numbers(answer: Answer) -> list[str]:
 
 
 def differences(row: dict[str, Any], script: Script, answer: Answer) -> list[str]:
-    searches = [call["tool_result"] for call in row["trajectory"] if call["tool_name"] == "keyword_search"]
+    searches = [
+        call["tool_result"] for call in row["trajectory"] if call["tool_name"] == "keyword_search"
+    ]
     shown_chunks = [
-        [int(number) for number in CHUNK.findall(text)] for text in searches if not text.startswith("Error")
+        [int(number) for number in CHUNK.findall(text)]
+        for text in searches
+        if not text.startswith("Error")
     ]
     forced = len(row["trajectory"]) > 0 and row["messages"][-1]["role"] == "user"
     pairs = {
@@ -125,5 +135,7 @@ def test_released_program_is_repeated(agent: ToolAgent) -> None:
     for row in ROWS:
         script = Script(row)
         answer = drive(agent.answer(Question("q", row["question"], ("x",))), script)
-        counts.update((row["category"], difference) for difference in differences(row, script, answer))
+        counts.update(
+            (row["category"], difference) for difference in differences(row, script, answer)
+        )
     assert counts == INTENDED

@@ -19,7 +19,12 @@ from tests.conformance.support import DATA, load, needs_data, u
 
 pytestmark = needs_data
 ROWS = load("trace_chains")[1]
-CASES = [(row, name) for row in ROWS for name in ("recorded", *row["seeded"]) if name in row["seeded"] or row.get(name)]
+CASES = [
+    (row, name)
+    for row in ROWS
+    for name in ("recorded", *row["seeded"])
+    if name in row["seeded"] or row.get(name)
+]
 # the recorded reasons of differences; for each, kgqa's own chains are recorded, too
 INTENDED = {
     "used": "a triple is in a chain once. The authors offer used ones again if fewer than K + 3 are left",
@@ -35,7 +40,10 @@ class Observed(Trace):
 
     def selection_prompt(self, state: ChainState, chain: Any, candidates: list[Unit]) -> Prompt:
         prompt = super().selection_prompt(state, chain, candidates)
-        self.__dict__.setdefault("selections", {})[prompt.messages[-1].content] = (chain.texts, candidates)
+        self.__dict__.setdefault("selections", {})[prompt.messages[-1].content] = (
+            chain.texts,
+            candidates,
+        )
         return prompt
 
 
@@ -60,9 +68,16 @@ def build(row: Mapping[str, Any], name: str) -> list[tuple[list[str], float]]:
     # extraction drops these before the search
     if row["on_purpose"] in ("passage_twice", "repeat_in_passage"):
         pool = list({unit.text: unit for unit in pool}.values())
-    states = {" ".join(texts[place] for place in state[0]): state for state in case.get("states", ())}
+    states = {
+        " ".join(texts[place] for place in state[0]): state for state in case.get("states", ())
+    }
     sizes = {key: case[key] for key in ("candidates", "beam", "branch")}
-    method = trace(**sizes, min_probability=case.get("min_probability", 1e-4), demonstrations="none", few_shot=())
+    method = trace(
+        **sizes,
+        min_probability=case.get("min_probability", 1e-4),
+        demonstrations="none",
+        few_shot=(),
+    )
 
     def seeded(kind: str, *parts: str) -> float:
         return u(kind, row["id"], str(case["seed"]), *parts)
@@ -72,7 +87,10 @@ def build(row: Mapping[str, Any], name: str) -> list[tuple[list[str], float]]:
             chain = call.query.removeprefix(row["id"]).strip()
             if name != "recorded":
                 return tuple(seeded("rank", chain, text) for text in call.texts)
-            order = {texts[option]: -place for place, option in reversed(list(enumerate(states[chain][1])))}
+            order = {
+                texts[option]: -place
+                for place, option in reversed(list(enumerate(states[chain][1])))
+            }
             # used ones rank best: the method has to leave them out
             return tuple(order.get(text, 9 if text in chain else -99) for text in call.texts)
         choice, candidates = method.__dict__["selections"][call.prompt.messages[-1].content]  # type: ignore[attr-defined]
@@ -80,7 +98,9 @@ def build(row: Mapping[str, Any], name: str) -> list[tuple[list[str], float]]:
         if name == "recorded":
             assert options == [texts[place] for place in states[chain][1]]
             return SimpleNamespace(logprobs=states[chain][2])
-        logits = [case["temperature"] * seeded("letter", chain, option) for option in ("", *options)]
+        logits = [
+            case["temperature"] * seeded("letter", chain, option) for option in ("", *options)
+        ]
         total = math.log(sum(map(math.exp, logits)))
         return SimpleNamespace(logprobs=[logit - total for logit in logits])
 
@@ -90,7 +110,9 @@ def build(row: Mapping[str, Any], name: str) -> list[tuple[list[str], float]]:
     ]
 
 
-@pytest.mark.parametrize(("row", "name"), CASES, ids=lambda part: part if isinstance(part, str) else part["id"])
+@pytest.mark.parametrize(
+    ("row", "name"), CASES, ids=lambda part: part if isinstance(part, str) else part["id"]
+)
 def test_chains_are_the_authors_chains(row: Mapping[str, Any], name: str) -> None:
     """Where kgqa differs on purpose, its own chains are recorded, too."""
     theirs = (row[name] if name == "recorded" else row["seeded"][name])["chains"]
@@ -105,7 +127,9 @@ def test_chains_are_the_authors_chains(row: Mapping[str, Any], name: str) -> Non
 
 def chain_texts(row: Mapping[str, Any], chains: Any) -> list[list[str]]:
     """Return the chains of a row as texts of their triples."""
-    return [["<{}; {}; {}>".format(*row["triples"][place]) for place in units] for units, _ in chains]
+    return [
+        ["<{}; {}; {}>".format(*row["triples"][place]) for place in units] for units, _ in chains
+    ]
 
 
 def test_most_cases_are_the_authors() -> None:
@@ -143,7 +167,10 @@ def test_triples_are_those_of_parse_model_output() -> None:
 def test_examples_are_those_of_the_released_program() -> None:
     """Which few-shot examples a selection has, in which order and with which letters."""
     head, rows = load("trace_demonstrations")
-    labelled = {name: load_chains(f"{DATA / head['file']}#{name.upper()}") for name in {row["dataset"] for row in rows}}
+    labelled = {
+        name: load_chains(f"{DATA / head['file']}#{name.upper()}")
+        for name in {row["dataset"] for row in rows}
+    }
     ours = []
     for row in rows:
         chains = labelled[row["dataset"]]
@@ -163,4 +190,6 @@ def test_examples_are_those_of_the_released_program() -> None:
             }
         )
     assert rows
-    assert ours == [{key: row[key] for key in ("shown", "letters", "options", "so_far")} for row in rows]
+    assert ours == [
+        {key: row[key] for key in ("shown", "letters", "options", "so_far")} for row in rows
+    ]

@@ -12,7 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 READY = "document.documentElement?.dataset.ready === 'yes'"
 
 
@@ -32,7 +34,9 @@ class Browser:
         self._session: str | None = None
         self.complaints: list[str] = []
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log"):
             self.ask(f"{domain}.enable")
         # keys go to the focused page
@@ -42,18 +46,32 @@ class Browser:
     def __enter__(self) -> Browser:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         os.close(self._send)
         self._receive.close()
         self._process.terminate()
         self._process.wait(timeout=30)
 
     def resize(self, width: int, height: int) -> None:
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
 
     def prefer(self, scheme: str) -> None:
         """The system's colour scheme: "light" or "dark"."""
-        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.ask(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
 
     def open(self, file: Path, fragment: str = "", ready: str = READY) -> None:
         self.visit(f"{file.resolve().as_uri()}{fragment}", ready)
@@ -66,7 +84,9 @@ class Browser:
     def wait(self, condition: str, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while not self._holds(condition):
-            assert time.monotonic() < deadline, f"not within {seconds} s: {condition}; {self.complaints}"
+            assert time.monotonic() < deadline, (
+                f"not within {seconds} s: {condition}; {self.complaints}"
+            )
             time.sleep(0.02)
 
     def _holds(self, condition: str) -> bool:
@@ -79,14 +99,18 @@ class Browser:
             return False
 
     def value(self, expression: str) -> Any:
-        answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        answer = self.ask(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     def press(self, key: str) -> None:
         text = {"text": {"Enter": "\r"}.get(key, key)} if len(key) == 1 or key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
-            self.ask("Input.dispatchKeyEvent", type=kind, key=key, **(text if kind == "keyDown" else {}))
+            self.ask(
+                "Input.dispatchKeyEvent", type=kind, key=key, **(text if kind == "keyDown" else {})
+            )
 
     def ask(self, method: str, **parameters: Any) -> Any:
         self._count += 1

@@ -38,7 +38,9 @@ Kgqa = Callable[..., Ran]
 
 
 @pytest.fixture
-def kgqa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Kgqa:
+def kgqa(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Kgqa:
     """Run one command line in an empty folder: `kgqa("run", "limit=3")`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KGQA_CACHE", raising=False)
@@ -56,11 +58,15 @@ def refused(ran: Ran, message: str) -> None:
     assert message in ran.err
 
 
-def before_each_call(monkeypatch: pytest.MonkeyPatch, react: Callable[[Scripted, Any], Exception | None]) -> None:
+def before_each_call(
+    monkeypatch: pytest.MonkeyPatch, react: Callable[[Scripted, Any], Exception | None]
+) -> None:
     """Let `react` see each call of the scripted engine. An error that it returns stands for the reply."""
     reply = Scripted._reply
     monkeypatch.setattr(
-        Scripted, "_reply", lambda engine, call, *rest: react(engine, call) or reply(engine, call, *rest)
+        Scripted,
+        "_reply",
+        lambda engine, call, *rest: react(engine, call) or reply(engine, call, *rest),
     )
 
 
@@ -79,7 +85,9 @@ def write_lines(file: Path, records: Iterable[Any]) -> None:
 
 def write_rules(rules: Iterable[tuple[str, Any]], file: str | Path = "rules.jsonl") -> str:
     """Return the override for an engine that gives these replies. One that is no text is written as JSON."""
-    pairs = [(match, reply if isinstance(reply, str) else json.dumps(reply)) for match, reply in rules]
+    pairs = [
+        (match, reply if isinstance(reply, str) else json.dumps(reply)) for match, reply in rules
+    ]
     write_lines(Path(file), ({"match": match, "reply": reply} for match, reply in pairs))
     return f"engine.rules={file}"
 
@@ -92,4 +100,6 @@ def result(folder: Path, number: int) -> Any:
 
 
 def statuses(folder: Path) -> list[str]:
-    return [json.loads(file.read_text())["status"] for file in sorted((folder / "cells").glob("*.json"))]
+    return [
+        json.loads(file.read_text())["status"] for file in sorted((folder / "cells").glob("*.json"))
+    ]

@@ -42,12 +42,18 @@ FILES = ("lighthouse.md", "vall.txt", "oustry.html", "minutes.docx", "survey.pdf
 BORN = "Where was the builder of the lighthouse born?"
 # in place of a model: what it reads in each file, and what it answers
 RULES = (
-    (r"Text: # The lighthouse of Korrin Head.*Triples:\s*<$", "<lighthouse of Korrin Head; built by; Hesper Vall>"),
+    (
+        r"Text: # The lighthouse of Korrin Head.*Triples:\s*<$",
+        "<lighthouse of Korrin Head; built by; Hesper Vall>",
+    ),
     (r"Text: Hesper Vall was an engineer.*Triples:\s*<$", "<Hesper Vall; born in; Oustry>"),
     (r"Text: Oustry\n\nOustry is a town.*Triples:\s*<$", "<Oustry; lies on; the river Ambel>"),
     (r"Text: Minutes of the harbour.*Triples:\s*<$", "<Northern Star; replaced; Grey Heron>"),
     (r"Text: The river Ambel rises.*Triples:\s*<$", "<river Ambel; rises in; the Hollin Hills>"),
-    (r"Text: The Academy of Merrin stands.*Triples:\s*<$", "<Academy of Merrin; founded by; Orsola Finch>"),
+    (
+        r"Text: The Academy of Merrin stands.*Triples:\s*<$",
+        "<Academy of Merrin; founded by; Orsola Finch>",
+    ),
     (r"Question: Where was the builder", "Oustry"),
     (r"Question: Which ferry", "Northern Star"),
     (r"Question: Where does the Ambel", "the Hollin Hills"),

@@ -77,7 +77,9 @@ def lasting(run: Path) -> tuple[bytes, Json]:
 
     They are the same however often the run was killed on the way.
     """
-    return (run / "predictions.jsonl").read_bytes(), _lasting(json.loads((run / "metrics.json").read_bytes()))
+    return (run / "predictions.jsonl").read_bytes(), _lasting(
+        json.loads((run / "metrics.json").read_bytes())
+    )
 
 
 def _lasting(value: Json) -> Json:

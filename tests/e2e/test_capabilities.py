@@ -20,10 +20,20 @@ from kgqa.util.places import call_cache
 from tests.e2e.conftest import Kgqa
 from tests.http_server import serve_json
 
-KEYS = ("engine=openai", "engine.base_url=http://127.0.0.1:9/v1", "model=qwen3_8b", "engine.served_model=m")
+KEYS = (
+    "engine=openai",
+    "engine.base_url=http://127.0.0.1:9/v1",
+    "model=qwen3_8b",
+    "engine.served_model=m",
+)
 SERVERS = {
     "chat": (*KEYS, "engine.server=hosted", "engine.endpoints=chat"),
-    "completions": (*KEYS, "engine.server=hosted", "engine.endpoints=completions", "engine.tools=functions"),
+    "completions": (
+        *KEYS,
+        "engine.server=hosted",
+        "engine.endpoints=completions",
+        "engine.tools=functions",
+    ),
     "vllm": (*KEYS, "engine.server=vllm"),
     "llamacpp": (*KEYS, "engine.server=llamacpp"),
     "no model": ("engine=scripted",),
@@ -53,7 +63,9 @@ METHODS = [name for name in groups()["method"] if name not in ("command", "funct
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_runs_at_every_kind_of_server(method: str, server: str) -> None:
     if method in NEEDS_FUNCTIONS and server in ("completions", "no model"):
-        assert "needs function calls" in explain_lack(f"method={method}", *SERVERS[server], *NO_TEXT_FORM)
+        assert "needs function calls" in explain_lack(
+            f"method={method}", *SERVERS[server], *NO_TEXT_FORM
+        )
         assert not explain_lack(f"method={method}", *SERVERS[server], "method.protocol=text")
     else:
         assert not explain_lack(f"method={method}", *SERVERS[server])
@@ -79,7 +91,9 @@ class Site:
             return 200, {"data": [{"id": "small-encoder"}]}
         self.texts += 1
         data = [{"index": 0, "embedding": self.embedding}]
-        return self.status, {"data": data} if self.status == 200 else {"error": {"message": "no such endpoint"}}
+        return self.status, {"data": data} if self.status == 200 else {
+            "error": {"message": "no such endpoint"}
+        }
 
 
 @pytest.fixture
@@ -103,7 +117,11 @@ def encoder_keys(address: str, model: str = "small-encoder") -> list[str]:
     keys = ["retriever=hipporag", "retriever.filter=false"]
     for part in ("passages", "facts"):
         encoder = f"retriever.{part}.encoder"
-        keys += [f"retriever@retriever.{part}=server", f"{encoder}.base_url={address}/v1", f"{encoder}.model={model}"]
+        keys += [
+            f"retriever@retriever.{part}=server",
+            f"{encoder}.base_url={address}/v1",
+            f"{encoder}.model={model}",
+        ]
         keys += [f"{encoder}.server_timeout=0.5", f"{encoder}.retries=0"]
     return keys
 
@@ -120,11 +138,23 @@ def encoder_keys(address: str, model: str = "small-encoder") -> list[str]:
     ids=["no endpoint", "rejected", "other model", "text", "empty"],
 )
 def test_encoder_is_tried_before_triples_are_extracted(
-    site: tuple[Site, str], status: int, embedding: Any, model: str, code: int, line: str, kgqa: Kgqa
+    site: tuple[Site, str],
+    status: int,
+    embedding: Any,
+    model: str,
+    code: int,
+    line: str,
+    kgqa: Kgqa,
 ) -> None:
     server, address = site
     server.status, server.embedding = status, embedding
-    ran = kgqa("run", "method=retrieve_read", "dataset=demo", "engine=scripted", *encoder_keys(address, model))
+    ran = kgqa(
+        "run",
+        "method=retrieve_read",
+        "dataset=demo",
+        "engine=scripted",
+        *encoder_keys(address, model),
+    )
     assert ran.code == code
     assert line in ran.err.splitlines()[0]
     assert count_calls() == 0
@@ -137,7 +167,13 @@ DEAD = "http://127.0.0.1:9"
     "keys",
     [
         ["method=retrieve_read", *encoder_keys(DEAD)],
-        ["method=trace", "ranker=server", f"ranker.base_url={DEAD}", "ranker.model=m", "ranker.server_timeout=0.5"],
+        [
+            "method=trace",
+            "ranker=server",
+            f"ranker.base_url={DEAD}",
+            "ranker.model=m",
+            "ranker.server_timeout=0.5",
+        ],
     ],
     ids=["retriever", "ranker"],
 )

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artifacts.examples import CollectManifest, Positive, TrainingExample, id_hash, read_examples
+from kgqa.artifacts.examples import (
+    CollectManifest,
+    Positive,
+    TrainingExample,
+    id_hash,
+    read_examples,
+)
 from kgqa.artifacts.metrics import Metrics
 from kgqa.errors import DataError
 from tests.e2e.conftest import QUICK, Kgqa, Ran, lines_of, refused, write_rules
@@ -22,10 +28,14 @@ KGP = ("collect", "kgp", "dataset=demo", "limit=8")
     ("damage", "message"),
     [
         pytest.param(Path.unlink, "no such file", id="missing"),
-        pytest.param(lambda file: file.write_text("{}\n"), "changed since it was written", id="changed"),
+        pytest.param(
+            lambda file: file.write_text("{}\n"), "changed since it was written", id="changed"
+        ),
     ],
 )
-def test_damaged_examples_are_collected_again(kgqa: Kgqa, damage: Callable[[Path], object], message: str) -> None:
+def test_damaged_examples_are_collected_again(
+    kgqa: Kgqa, damage: Callable[[Path], object], message: str
+) -> None:
     folder = kgqa(*KGP).folder
     content = (folder / "examples.jsonl").read_bytes()
     damage(folder / "examples.jsonl")
@@ -38,7 +48,9 @@ def test_damaged_examples_are_collected_again(kgqa: Kgqa, damage: Callable[[Path
 
 def test_folder_of_other_examples_is_rejected(kgqa: Kgqa) -> None:
     assert kgqa(*KGP, "output_dir=out").code == 0
-    refused(kgqa(*KGP, "collect.agent=llama", "output_dir=out"), "out belongs to another configuration")
+    refused(
+        kgqa(*KGP, "collect.agent=llama", "output_dir=out"), "out belongs to another configuration"
+    )
 
 
 def test_run_is_no_folder_of_examples(kgqa: Kgqa) -> None:
@@ -66,7 +78,11 @@ def test_collect_runs_once_and_splits_by_question(kgqa: Kgqa) -> None:
 
 def test_encoder_pairs_use_the_questions_own_negatives(kgqa: Kgqa) -> None:
     folder = kgqa("collect", "mdr", "dataset=demo", "limit=6").folder
-    examples = [example for example in read_examples(folder / "examples.jsonl") if isinstance(example, Positive)]
+    examples = [
+        example
+        for example in read_examples(folder / "examples.jsonl")
+        if isinstance(example, Positive)
+    ]
     firsts, seconds = ([e for e in examples if e.label == f"hop {hop}"] for hop in (1, 2))
     for first, second in zip(firsts, seconds, strict=True):
         assert second.anchor == f"{first.anchor} {first.positive}"
@@ -94,7 +110,11 @@ def ran(kgqa: Kgqa) -> Ran:
 
 
 def examples(ran: Ran) -> list[TrainingExample]:
-    return [each for each in read_examples(ran.folder / "examples.jsonl") if isinstance(each, TrainingExample)]
+    return [
+        each
+        for each in read_examples(ran.folder / "examples.jsonl")
+        if isinstance(each, TrainingExample)
+    ]
 
 
 def test_backtraced_steps_of_answers_are_examples(kgqa: Kgqa, ran: Ran) -> None:
@@ -129,7 +149,15 @@ TAUGHT = [
     ("Step 1:$", " The town is unknown. (Logical)"),
     ("Step 2:$", " ####ANSWER: nowhere (Final Answer)"),
 ]
-BY_MODEL = ("collect", "safe", "dataset=demo", "limit=3", "collect.teacher=model", "collect.balance=all", *QUICK)
+BY_MODEL = (
+    "collect",
+    "safe",
+    "dataset=demo",
+    "limit=3",
+    "collect.teacher=model",
+    "collect.balance=all",
+    *QUICK,
+)
 
 
 def test_labels_of_a_teacher_become_examples(kgqa: Kgqa) -> None:
@@ -157,19 +185,28 @@ def test_hard_cases_are_first_errors_of_wrong_answers(kgqa: Kgqa) -> None:
     ran = kgqa("run", "method=safe", "dataset=demo", "limit=2", words, *QUICK)
     lines = examples(kgqa(*BY_MODEL, words, "--from", str(ran.folder), "collect.hard_cases=1"))
     hard = [each for each in lines if each.origin.made_by.startswith("hard case")]
-    assert [(each.label, each.origin.place, each.role) for each in hard] == [("Off-topic", 1, "feedback")]
+    assert [(each.label, each.origin.place, each.role) for each in hard] == [
+        ("Off-topic", 1, "feedback")
+    ]
     assert json.loads(hard[0].target)["guidance"] == "Ask for the town."
-    assert "Step to judge: Step 1: The town is unknown. (Logical)" in hard[0].prompt.messages[0].content
+    assert (
+        "Step to judge: Step 1: The town is unknown. (Logical)"
+        in hard[0].prompt.messages[0].content
+    )
     assert len(lines) == 7
 
 
 def test_noise_examples_come_from_flagged_questions(kgqa: Kgqa, tmp_path: Path) -> None:
     folder = verify(kgqa, tmp_path, "limit=9").folder
-    ran = kgqa("collect", "safe", "dataset=demo", f"dataset.verified={folder}", "collect.noise=5", *QUICK)
+    ran = kgqa(
+        "collect", "safe", "dataset=demo", f"dataset.verified={folder}", "collect.noise=5", *QUICK
+    )
     lines = examples(ran)
     assert CollectManifest.read(ran.folder).made_by["rules, of a flagged question"] == 5
     assert {each.question for each in lines if each.origin.made_by == "rules"} == {"2hop__demo_01"}
-    without = examples(kgqa("collect", "safe", "dataset=demo", f"dataset.verified={folder}", *QUICK))
+    without = examples(
+        kgqa("collect", "safe", "dataset=demo", f"dataset.verified={folder}", *QUICK)
+    )
     assert without == [each for each in lines if each.origin.made_by == "rules"]
 
 
@@ -178,10 +215,22 @@ def test_what_does_not_fit_is_one_line(kgqa: Kgqa) -> None:
     run = ("run", "method=no_context", "dataset=demo", "limit=1", "engine.rules=rules.jsonl")
     assert kgqa(*run, *QUICK).code == 0
     for words, why in [
-        ("knowtrace --from last", "no examples: no reply is suitable: forced, not readable, or of another method"),
-        ("safe dataset=demo --from last", "only a teacher finds hard cases. Set collect.teacher=model"),
-        ("safe dataset=demo roles.teacher=gpt_oss_120b", "rules use no teacher. Set collect.teacher=model"),
-        ("safe dataset=demo collect.teacher=model collect.hard_cases=0 --from last", "hard_cases=0 uses no runs"),
+        (
+            "knowtrace --from last",
+            "no examples: no reply is suitable: forced, not readable, or of another method",
+        ),
+        (
+            "safe dataset=demo --from last",
+            "only a teacher finds hard cases. Set collect.teacher=model",
+        ),
+        (
+            "safe dataset=demo roles.teacher=gpt_oss_120b",
+            "rules use no teacher. Set collect.teacher=model",
+        ),
+        (
+            "safe dataset=demo collect.teacher=model collect.hard_cases=0 --from last",
+            "hard_cases=0 uses no runs",
+        ),
         ("safe dataset=demo collect.noise=5", "which questions of demo are noise?"),
     ]:
         refused(kgqa("collect", *words.split(), *(QUICK if "safe" in words else ())), why)

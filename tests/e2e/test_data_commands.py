@@ -29,7 +29,12 @@ MUSIQUE = {
     "answer": "Ann",
     "answer_aliases": ["Anne"],
     "paragraphs": [
-        {"idx": 0, "title": "Ann", "paragraph_text": "Ann painted the bridge.", "is_supporting": True},
+        {
+            "idx": 0,
+            "title": "Ann",
+            "paragraph_text": "Ann painted the bridge.",
+            "is_supporting": True,
+        },
         {"idx": 1, "title": "Bob", "paragraph_text": "", "is_supporting": False},
         {"idx": 2, "title": "Bob", "paragraph_text": "A shop.", "is_supporting": False},
     ],
@@ -49,8 +54,14 @@ def offer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Offer]:
 
         def offered(name: str, content: bytes, **changes: Any) -> Behaviour:
             server.content = content
-            here = {"urls": [server.url], "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            sources[name] = Download.model_validate({**sources[name].model_dump(), **here, **changes})
+            here = {
+                "urls": [server.url],
+                "bytes": len(content),
+                "sha256": hashlib.sha256(content).hexdigest(),
+            }
+            sources[name] = Download.model_validate(
+                {**sources[name].model_dump(), **here, **changes}
+            )
             monkeypatch.setattr(data, "list_sources", lambda: sources)
             return server
 
@@ -70,8 +81,14 @@ def figures(out: str) -> dict[str, int]:
     return {what: int(count.replace(",", "")) for count, _, what in rows}
 
 
-def test_download_gives_a_runnable_dataset(kgqa: Kgqa, offer: Offer, monkeypatch: pytest.MonkeyPatch) -> None:
-    offer("musique", zipped(musique_ans_v1__0_dev__jsonl=LINE, readme="x"), members=["musique_ans_v1.0_dev.jsonl"])
+def test_download_gives_a_runnable_dataset(
+    kgqa: Kgqa, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(
+        "musique",
+        zipped(musique_ans_v1__0_dev__jsonl=LINE, readme="x"),
+        members=["musique_ans_v1.0_dev.jsonl"],
+    )
     ran = kgqa("data", "download", "dataset=musique")
     assert (ran.code, ran.err) == (0, "")
     assert "license CC BY 4.0" in ran.out
@@ -98,7 +115,13 @@ def test_download_writes_the_templates_of_the_authors(kgqa: Kgqa, offer: Offer) 
 
 
 def test_download_fetches_the_corpus_too(kgqa: Kgqa, offer: Offer) -> None:
-    record = {"query": "Who?", "answer": "Ann", "question_type": "inference_query", "title": "Ann", "body": "Painter."}
+    record = {
+        "query": "Who?",
+        "answer": "Ann",
+        "question_type": "inference_query",
+        "title": "Ann",
+        "body": "Painter.",
+    }
     for name in ("multihop_rag", "multihop_rag_corpus"):
         offer(name, json.dumps([record]).encode())
     ran = kgqa("data", "download", "dataset=multihop_rag")
@@ -123,7 +146,9 @@ def test_archive_of_a_user_is_checked_and_stays(kgqa: Kgqa, offer: Offer) -> Non
     archive = Path("data/2wiki/data_ids_april7.zip")
     archive.parent.mkdir(parents=True)
     archive.write_bytes(b"another one")
-    refused(kgqa("data", "download", "dataset=2wiki"), "Delete the file and run the same command again")
+    refused(
+        kgqa("data", "download", "dataset=2wiki"), "Delete the file and run the same command again"
+    )
     assert archive.read_bytes() == b"another one"
     archive.write_bytes(content)
     assert kgqa("data", "download", "dataset=2wiki").code == 0
@@ -136,7 +161,9 @@ def test_download_converts_hugging_face_datasets(kgqa: Kgqa, offer: Offer, tmp_p
     datasets: Any = pytest.importorskip("datasets", reason="needs the extra datasets")
     datasets.disable_progress_bars()
     offer("musique", b"")
-    datasets.DatasetDict({"validation": datasets.Dataset.from_list([MUSIQUE])}).save_to_disk(tmp_path / "hub")
+    datasets.DatasetDict({"validation": datasets.Dataset.from_list([MUSIQUE])}).save_to_disk(
+        tmp_path / "hub"
+    )
     ran = kgqa("data", "download", "dataset=musique", f"from={tmp_path / 'hub'}")
     assert (ran.code, ran.err) == (0, "")
     assert json.loads(Path("data/musique/musique_ans_v1.0_dev.jsonl").read_text()) == MUSIQUE
@@ -160,7 +187,9 @@ def test_check_counts_what_is_odd(kgqa: Kgqa) -> None:
 
 
 def test_check_names_the_missing_corpus(kgqa: Kgqa) -> None:
-    Path("q.jsonl").write_text(json.dumps({"id": "b", "question": "?", "answer": "x", "supporting_titles": ["Ann "]}))
+    Path("q.jsonl").write_text(
+        json.dumps({"id": "b", "question": "?", "answer": "x", "supporting_titles": ["Ann "]})
+    )
     ran = kgqa("data", "check", "dataset=musique", "dataset.path=q.jsonl")
     assert ran.code == 0
     assert "dataset.corpus=FILE" in ran.out
@@ -197,13 +226,17 @@ def test_repair_deletes_damaged_rows(kgqa: Kgqa) -> None:
     assert (again.folder / "predictions.jsonl").read_bytes() == before
 
 
-def test_export_replays_elsewhere(kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_replays_elsewhere(
+    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = kgqa(*TRACE, "judge=three_way")
     kgqa("run", "method=no_context", "limit=7", *QUICK)
     ran = kgqa("cache", "export", "calls.jsonl.zst", "--run", str(first.folder))
     assert ran.code == 0
     assert "calls that reproduce its predictions" in ran.out
-    refused(kgqa("cache", "export", "none.jsonl.zst", "--engine", "script"), "Did you mean scripted?")
+    refused(
+        kgqa("cache", "export", "none.jsonl.zst", "--engine", "script"), "Did you mean scripted?"
+    )
     with monkeypatch.context() as patch:
         patch.setenv("KGQA_CACHE", str(tmp_path / "elsewhere"))
         # where there are no triples yet
@@ -213,13 +246,18 @@ def test_export_replays_elsewhere(kgqa: Kgqa, tmp_path: Path, monkeypatch: pytes
         assert "0 equal, 0 different" in merged.out
         again = kgqa(*TRACE, "judge=three_way")
         before, after = (tmp_path / first.folder), again.folder
-        assert (after / "predictions.jsonl").read_bytes() == (before / "predictions.jsonl").read_bytes()
+        assert (after / "predictions.jsonl").read_bytes() == (
+            before / "predictions.jsonl"
+        ).read_bytes()
         metrics = again.json("metrics.json")
         assert metrics["cost"]["paid"]["calls"] == metrics["judge"]["cost"]["paid"]["calls"] == 0
         assert metrics["cost"]["extraction_paid"]["calls"] == 0
         assert " 0 new" in f" {kgqa('cache', 'import', str(tmp_path / 'calls.jsonl.zst')).out}"
     changed("DELETE FROM calls WHERE value LIKE '{\"logprobs\"%'")
-    refused(kgqa("cache", "export", "none.jsonl.zst", "--run", str(first.folder)), "calls are not in this call cache")
+    refused(
+        kgqa("cache", "export", "none.jsonl.zst", "--run", str(first.folder)),
+        "calls are not in this call cache",
+    )
     assert not Path("none.jsonl.zst").exists()
 
 
@@ -235,10 +273,16 @@ def export(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> bytes:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda text: Path("calls.jsonl.zst").read_bytes()[:-200], "truncated after|not what kgqa cache export writes"),
+        (
+            lambda text: Path("calls.jsonl.zst").read_bytes()[:-200],
+            "truncated after|not what kgqa cache export writes",
+        ),
         (lambda text: b"no zstd", "bad.jsonl.zst:1: not what kgqa cache export writes"),
         (lambda text: packed(text.rpartition('{"calls"')[0]), "truncated after line 4"),
-        (lambda text: packed(text.replace("kgqa calls 1", "kgqa calls 9")), "expected the format 'kgqa calls 1'"),
+        (
+            lambda text: packed(text.replace("kgqa calls 1", "kgqa calls 9")),
+            "expected the format 'kgqa calls 1'",
+        ),
         (lambda text: packed(text.replace("stop", "step", 1)), "bad.jsonl.zst:2: damaged"),
         (lambda text: packed(text.replace('"value"', '"words"', 1)), "bad.jsonl.zst:2"),
         (
@@ -276,7 +320,12 @@ def test_import_adds_new_replies_and_replaces_none(kgqa: Kgqa, export: bytes) ->
 def test_export_omits_secrets(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     kgqa("run", "method=no_context", "limit=3", *QUICK)
     cache = CallCache(CACHE.parent)
-    reply = {"text": 'your key is sk-Tr0ub4dor/"x', "finish": "stop", "usage": [1, 0, 1, 0.0], "flags": []}
+    reply = {
+        "text": 'your key is sk-Tr0ub4dor/"x',
+        "finish": "stop",
+        "usage": [1, 0, 1, 0.0],
+        "flags": [],
+    }
     cache.put([("secretive", reply)])
     cache.close()
     monkeypatch.setenv("OPENAI_API_KEY", 'sk-Tr0ub4dor/"x')
@@ -293,8 +342,12 @@ def test_prune(kgqa: Kgqa) -> None:
     assert kgqa("cache", "prune").code == 2
     assert f"{ranked:,} calls of " in kgqa("cache", "prune", "--engine", "lexical").out
     assert json.loads(kgqa("cache", "stats", "--json").out) == before
-    assert kgqa("cache", "prune", "--engine", "lexical", "--yes").out == f"{ranked:,} calls deleted\n"
-    assert json.loads(kgqa("cache", "stats", "--json").out) == [s for s in before if s["engine"] != "lexical"]
+    assert (
+        kgqa("cache", "prune", "--engine", "lexical", "--yes").out == f"{ranked:,} calls deleted\n"
+    )
+    assert json.loads(kgqa("cache", "stats", "--json").out) == [
+        s for s in before if s["engine"] != "lexical"
+    ]
 
 
 @pytest.mark.parametrize(("days", "is_older"), [("190", True), ("210", False), ("9" * 30, False)])

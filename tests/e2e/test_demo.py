@@ -20,15 +20,23 @@ from tests.e2e.conftest import Kgqa
 SMALL = ("demo", "engine=scripted", "ranker=lexical")  # no weights
 
 
-def test_demo_runs_three_methods_and_shows_a_chain(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_runs_three_methods_and_shows_a_chain(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran = kgqa(*SMALL, "method.beam=1", "method.chains=1", "seed=7")
     assert (ran.code, ran.err) == (0, "")
-    rows = [line.split() for line in ran.out.splitlines() if re.match(r"\w+ +\d+\.\d +\d+\.\d +\d", line)]
+    rows = [
+        line.split()
+        for line in ran.out.splitlines()
+        if re.match(r"\w+ +\d+\.\d +\d+\.\d +\d", line)
+    ]
     assert [row[0] for row in rows] == ["no_context", "all_documents", "trace"]
     for method, em, f1, *_ in rows:
         (file,) = Path("outputs/demo", method).rglob("metrics.json")
         scores = json.loads(file.read_text(encoding="utf-8"))["scores"]
-        assert [float(em), float(f1)] == pytest.approx([scores["em"]["mean"], scores["f1"]["mean"]], abs=0.051)
+        assert [float(em), float(f1)] == pytest.approx(
+            [scores["em"]["mean"], scores["f1"]["mean"]], abs=0.051
+        )
         config = (file.parent / "config.yaml").read_text(encoding="utf-8")
         assert ("seed: 7\n" in config, "beam: 1\n" in config) == (True, method == "trace")
     assert ran.out.count("  gold ") == 3
@@ -59,7 +67,9 @@ def test_recorded_demo_needs_no_model_and_no_folder(
     ran = kgqa("demo", "--recorded")
     assert (ran.code, ran.err) == (0, "")
     recording, output = replay_demo()
-    assert ran.out.startswith(f"RECORDED on {recording.made} by kgqa {recording.kgqa} ({recording.commit[:8]})")
+    assert ran.out.startswith(
+        f"RECORDED on {recording.made} by kgqa {recording.kgqa} ({recording.commit[:8]})"
+    )
     for answers in recording.answers.values():
         assert len(answers) == 3
         for answer in answers.values():
@@ -68,6 +78,10 @@ def test_recorded_demo_needs_no_model_and_no_folder(
     assert [each.method for each in output] == list(recording.answers)
     assert all(each.seconds > 0 for each in output)
     assert [each.triple_seconds > 0 for each in output] == [False, False, True]
-    monkeypatch.setattr(showing, "demo_experiments", lambda: demo_experiments(["method.candidates=6"]))
-    with pytest.raises(DataError, match=r"calls of trace are missing\)\. .*python scripts/record_demo\.py"):
+    monkeypatch.setattr(
+        showing, "demo_experiments", lambda: demo_experiments(["method.candidates=6"])
+    )
+    with pytest.raises(
+        DataError, match=r"calls of trace are missing\)\. .*python scripts/record_demo\.py"
+    ):
         replay_demo()

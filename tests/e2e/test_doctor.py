@@ -31,7 +31,9 @@ def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
     hardware.gpus.cache_clear()
 
 
-def test_all_areas_are_shown_and_gaps_are_no_error(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_all_areas_are_shown_and_gaps_are_no_error(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     program = tmp_path / "bin" / "nvidia-smi"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho 'Card One, 81559, 555.1'\necho 'Card Two, [N/A], 555.1'\n")
@@ -42,7 +44,9 @@ def test_all_areas_are_shown_and_gaps_are_no_error(kgqa: Kgqa, monkeypatch: pyte
     assert (ran.code, ran.err) == (0, "")
     areas = ("python", "demo.jsonl", "call-cache", "recorded-demo", "Card One, 86 GB, driver 555.1")
     assert [part for part in (*areas, *groups()["dataset"]) if part not in ran.out] == []
-    (line,) = [line for line in ran.out.splitlines() if "bamboogle" in line]  # optional gaps are one entry
+    (line,) = [
+        line for line in ran.out.splitlines() if "bamboogle" in line
+    ]  # optional gaps are one entry
     assert line.split()[:2] == ["·", "not"]
     assert "hotpotqa" in line
     assert "kgqa data download dataset=musique" in kgqa("doctor", "musique").out
@@ -58,7 +62,10 @@ def test_bare_machine_gets_the_first_steps(kgqa: Kgqa, monkeypatch: pytest.Monke
     assert "document readers are not installed" in ran.out
     assert ran.out.count("✗") == 2
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
-    assert "On the server of $OPENAI_BASE_URL: engine=openai model=PRESET" in kgqa("doctor", "model").out
+    assert (
+        "On the server of $OPENAI_BASE_URL: engine=openai model=PRESET"
+        in kgqa("doctor", "model").out
+    )
 
 
 def test_remedies_are_lines_of_their_own(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +76,9 @@ def test_remedies_are_lines_of_their_own(kgqa: Kgqa, monkeypatch: pytest.MonkeyP
     assert f"→ {install_command('pdf')}" in lines
 
 
-def test_named_findings_decide_the_exit_code(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_named_findings_decide_the_exit_code(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert kgqa("doctor", "demo", "python").code == 0
     ran = kgqa("doctor", "demo", "dataset=musique")
     assert ran.code == 2

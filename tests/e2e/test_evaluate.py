@@ -18,7 +18,16 @@ from kgqa.errors import TrackerError
 from kgqa.report.exports import trec_column
 from kgqa.report.questions import call_rows, prediction_rows, write_jsonl
 from kgqa.util.optional_deps import install_command
-from tests.e2e.conftest import DEMO, QUICK, Kgqa, lines_of, refused, write_file, write_lines, write_rules
+from tests.e2e.conftest import (
+    DEMO,
+    QUICK,
+    Kgqa,
+    lines_of,
+    refused,
+    write_file,
+    write_lines,
+    write_rules,
+)
 from tests.e2e.judged_runs import ANSWERS, IDS, JUDGED_BY, answered, read, verdicts
 from tests.engines.misbehaving import Misbehaving, refuse, reply
 
@@ -26,7 +35,9 @@ from tests.engines.misbehaving import Misbehaving, refuse, reply
 @pytest.fixture
 def own_run(kgqa: Kgqa) -> Path:
     """Return the folder of a run with a data file that is gone."""
-    Path("own.jsonl").write_text("\n".join(DEMO.read_text(encoding="utf-8").splitlines()[:3]), encoding="utf-8")
+    Path("own.jsonl").write_text(
+        "\n".join(DEMO.read_text(encoding="utf-8").splitlines()[:3]), encoding="utf-8"
+    )
     folder = answered(kgqa, "own", "dataset=musique", "dataset.path=own.jsonl")
     Path("own.jsonl").unlink()
     return folder
@@ -36,16 +47,31 @@ def test_run_is_rescored_without_data_file_or_model(kgqa: Kgqa, own_run: Path) -
     ran = kgqa("evaluate", str(own_run))
     assert ran.code == 0
     again, first = read(own_run / "evaluation.json"), read(own_run / "metrics.json")
-    keys = ("questions", "failed", "answerless", "scores", "given", "profiles", "by_hops", "by_type", "flags")
+    keys = (
+        "questions",
+        "failed",
+        "answerless",
+        "scores",
+        "given",
+        "profiles",
+        "by_hops",
+        "by_type",
+        "flags",
+    )
     assert {key: again[key] for key in keys} == {key: first[key] for key in keys}
-    assert [word for word in ("hotpotqa", "musique", "drop", "By hops", "EM") if word not in ran.out] == []
+    assert [
+        word for word in ("hotpotqa", "musique", "drop", "By hops", "EM") if word not in ran.out
+    ] == []
     assert "## By hops" in (own_run / "evaluation.md").read_text(encoding="utf-8")
 
 
 def test_run_is_rescored_with_another_profile(kgqa: Kgqa, own_run: Path) -> None:
     assert kgqa("evaluate", str(own_run), "scoring=drop").code == 0
     assert read(own_run / "evaluation.json")["profile"] == "drop"
-    refused(kgqa("evaluate", str(own_run), f"output_dir={answered(kgqa, 'b')}"), "the folder of another run")
+    refused(
+        kgqa("evaluate", str(own_run), f"output_dir={answered(kgqa, 'b')}"),
+        "the folder of another run",
+    )
 
 
 def test_comparison_names_flipped_answers(kgqa: Kgqa) -> None:
@@ -81,7 +107,12 @@ def test_runs_are_compared_on_the_questions_they_share(kgqa: Kgqa) -> None:
 
 OFFICIAL = {"answer": ANSWERS, "sp": {IDS[0]: [["Ilse Ravenholt", 0]], IDS[1]: [], IDS[2]: []}}
 MUSIQUE = [
-    {"id": key, "predicted_answer": answer, "predicted_support_idxs": [1], "predicted_answerable": True}
+    {
+        "id": key,
+        "predicted_answer": answer,
+        "predicted_support_idxs": [1],
+        "predicted_answerable": True,
+    }
     for key, answer in ANSWERS.items()
 ]
 PLAIN = [{"id": key, "answer": answer} for key, answer in ANSWERS.items()]
@@ -92,9 +123,13 @@ PLAIN = [{"id": key, "answer": answer} for key, answer in ANSWERS.items()]
     [([OFFICIAL], 3), (MUSIQUE, 3), (PLAIN, 0)],
     ids=["official", "musique", "plain"],
 )
-def test_predictions_of_others_are_scored(kgqa: Kgqa, records: list[Any], with_evidence: int) -> None:
+def test_predictions_of_others_are_scored(
+    kgqa: Kgqa, records: list[Any], with_evidence: int
+) -> None:
     write_lines(Path("p.json"), records)
-    ran = kgqa("evaluate", "--predictions", "p.json", "dataset=demo", "limit=3", "output_dir=scored")
+    ran = kgqa(
+        "evaluate", "--predictions", "p.json", "dataset=demo", "limit=3", "output_dir=scored"
+    )
     assert ran.code == 0, ran.err
     evaluation = read(Path("scored/evaluation.json"))
     assert evaluation["profiles"]["musique"]["em"] == pytest.approx(200 / 3)
@@ -105,7 +140,10 @@ def test_predictions_of_others_are_scored(kgqa: Kgqa, records: list[Any], with_e
     ("damage", "message"),
     [
         (lambda text: text[:-30], "predictions.jsonl:3: not JSON"),
-        (lambda text: text.replace(IDS[0], "nobody"), f"question {IDS[0]}: only in this file or only in trace"),
+        (
+            lambda text: text.replace(IDS[0], "nobody"),
+            f"question {IDS[0]}: only in this file or only in trace",
+        ),
         (
             lambda text: "".join(text.splitlines(keepends=True)[:2]),
             f"question {IDS[2]}: only in this file or only in trace.jsonl.zst (1 in all)",
@@ -117,7 +155,9 @@ def test_predictions_of_others_are_scored(kgqa: Kgqa, records: list[Any], with_e
     ],
     ids=["cut", "unknown question", "missing line", "repeated line"],
 )
-def test_damaged_predictions_are_not_evaluated(kgqa: Kgqa, damage: Callable[[str], str], message: str) -> None:
+def test_damaged_predictions_are_not_evaluated(
+    kgqa: Kgqa, damage: Callable[[str], str], message: str
+) -> None:
     folder = answered(kgqa)
     file = folder / "predictions.jsonl"
     file.write_text(damage(file.read_text(encoding="utf-8")), encoding="utf-8")
@@ -130,11 +170,22 @@ def test_incomplete_folder_is_named_with_the_next_step(kgqa: Kgqa) -> None:
     file = folder / "predictions.jsonl"
     text = file.read_text(encoding="utf-8")
     file.unlink()
-    refused(kgqa("evaluate", str(folder)), "the run is not finished (no predictions.jsonl). Run its command again")
+    refused(
+        kgqa("evaluate", str(folder)),
+        "the run is not finished (no predictions.jsonl). Run its command again",
+    )
     file.write_text(text, encoding="utf-8")
     (folder / "trace.jsonl.zst").unlink()
-    refused(kgqa("evaluate", str(folder)), f"kgqa evaluate --predictions {folder}/predictions.jsonl dataset=NAME")
-    assert kgqa("evaluate", "--predictions", f"{folder}/predictions.jsonl", "dataset=demo", "limit=3").code == 0
+    refused(
+        kgqa("evaluate", str(folder)),
+        f"kgqa evaluate --predictions {folder}/predictions.jsonl dataset=NAME",
+    )
+    assert (
+        kgqa(
+            "evaluate", "--predictions", f"{folder}/predictions.jsonl", "dataset=demo", "limit=3"
+        ).code
+        == 0
+    )
 
 
 def test_run_without_answers_is_not_evaluated(kgqa: Kgqa) -> None:
@@ -164,7 +215,12 @@ def test_a_run_is_judged_after_it_has_answered(kgqa: Kgqa) -> None:
 def test_a_judge_that_dies_takes_no_report_along(kgqa: Kgqa) -> None:
     pytest.importorskip("aiohttp")
     server = Misbehaving(always=refuse(503))  # it lists its models
-    failing = ("engine=openai", f"engine.base_url={server.url}", "engine.server_timeout=0.1", "model=gpt_4o_mini")
+    failing = (
+        "engine=openai",
+        f"engine.base_url={server.url}",
+        "engine.server_timeout=0.1",
+        "model=gpt_4o_mini",
+    )
     reader = ("roles.reader=smollm2_135m@scripted", "ranker=lexical", "run_name=orphan")
     ran = kgqa("run", "method=no_context", "limit=2", "judge=kgp", *failing, *reader)
     server.stop()
@@ -179,7 +235,10 @@ def test_a_judge_that_dies_takes_no_report_along(kgqa: Kgqa) -> None:
 def test_missing_adapter_of_a_judge_changes_no_file(kgqa: Kgqa) -> None:
     folder = answered(kgqa)
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    refused(kgqa("evaluate", str(folder), "judge=kgp", "roles.judge=smollm2_135m+none@scripted"), "no adapter none")
+    refused(
+        kgqa("evaluate", str(folder), "judge=kgp", "roles.judge=smollm2_135m+none@scripted"),
+        "no adapter none",
+    )
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 
 
@@ -242,8 +301,14 @@ def test_saved_verdicts_are_calibrated(kgqa: Kgqa) -> None:
 def test_verdict_on_another_answer_is_rejected(kgqa: Kgqa) -> None:
     folder = answered(kgqa, "c", "judge=three_way")
     file = folder / "verdicts.jsonl"
-    file.write_text(file.read_text(encoding="utf-8").replace("Candle Bridge", "Lantern Bridge"), encoding="utf-8")
-    refused(kgqa("evaluate", "--calibrate", str(folder)), f"the verdict is on another answer to question {IDS[1]}")
+    file.write_text(
+        file.read_text(encoding="utf-8").replace("Candle Bridge", "Lantern Bridge"),
+        encoding="utf-8",
+    )
+    refused(
+        kgqa("evaluate", "--calibrate", str(folder)),
+        f"the verdict is on another answer to question {IDS[1]}",
+    )
     assert not (folder / "calibration.json").exists()
 
 
@@ -254,7 +319,11 @@ def test_score_is_calibrated_like_a_judge(kgqa: Kgqa) -> None:
     assert ran.code == 0, ran.err
     calibration = read(folder / "evaluation.json")["calibration"]
     assert (calibration["labels"], calibration["source"]) == (2, "own")
-    assert calibration["corrected"]["low"] < calibration["corrected"]["mean"] < calibration["corrected"]["high"]
+    assert (
+        calibration["corrected"]["low"]
+        < calibration["corrected"]["mean"]
+        < calibration["corrected"]["high"]
+    )
     assert "only 2 labels" in ran.out
     assert "judge=" not in (folder / "verdicts.jsonl").read_text(encoding="utf-8")
 
@@ -267,7 +336,9 @@ def test_judge_without_labels_is_marked(kgqa: Kgqa) -> None:
 
 
 def test_sheet_is_filled_and_corrects_a_sweep(kgqa: Kgqa) -> None:
-    assert kgqa("run", "-m", "method=no_context,golden", "limit=5", "sweep.name=two", *QUICK).code == 0
+    assert (
+        kgqa("run", "-m", "method=no_context,golden", "limit=5", "sweep.name=two", *QUICK).code == 0
+    )
     ran = kgqa("evaluate", "two", "--sheet", "4", "labels=labels.csv")
     assert ran.code == 0, ran.err
     lines = Path("labels.csv").read_text(encoding="utf-8").splitlines()
@@ -297,7 +368,9 @@ def test_runs_without_labels_use_the_rates_of_others(kgqa: Kgqa) -> None:
 def test_server_judges_a_run(kgqa: Kgqa) -> None:
     pytest.importorskip("aiohttp")
     folder = answered(kgqa)
-    server = Misbehaving(always=lambda talk, body: talk.answer(200, reply(body, "1") if "model" in body else {}))
+    server = Misbehaving(
+        always=lambda talk, body: talk.answer(200, reply(body, "1") if "model" in body else {})
+    )
     server.models = [{"id": "judge-model"}]
     ran = kgqa("evaluate", str(folder), "judge=kgp", f"server={server.url}")
     server.stop()
@@ -318,7 +391,15 @@ def test_server_judges_a_run(kgqa: Kgqa) -> None:
         (["judge=em", "human=a.csv"], "human=a.csv: not a key of kgqa evaluate"),
         (["judge=em", "other=second"], "only with --calibrate"),
     ],
-    ids=["no judge", "checks without judge", "no file", "checks of a score", "missing", "unknown", "other"],
+    ids=[
+        "no judge",
+        "checks without judge",
+        "no file",
+        "checks of a score",
+        "missing",
+        "unknown",
+        "other",
+    ],
 )
 def test_wrong_use_of_evaluate_is_rejected(kgqa: Kgqa, words: list[str], message: str) -> None:
     refused(kgqa("evaluate", str(answered(kgqa)), *words), message)
@@ -330,11 +411,15 @@ def test_consistency_needs_two_more_calls_per_answer(kgqa: Kgqa) -> None:
     assert ran.code == 0, ran.err
     assert "Consistency of the judge" in ran.out
     consistency = read(folder / "evaluation.json")["calibration"]["consistency"]
-    assert {key: value["mean"] for key, value in consistency.items()} == dict.fromkeys(consistency, 100.0)
+    assert {key: value["mean"] for key, value in consistency.items()} == dict.fromkeys(
+        consistency, 100.0
+    )
 
 
 def test_judge_sees_the_passages_that_a_search_found(kgqa: Kgqa) -> None:
-    rules = write_rules([("Decide whether an answer.*Passage 1: .*Question", {"verdict": "supported"})])
+    rules = write_rules(
+        [("Decide whether an answer.*Passage 1: .*Question", {"verdict": "supported"})]
+    )
     folder = kgqa("run", "method=retrieve_read", "limit=2", "run_name=read", *QUICK).folder
     ran = kgqa("evaluate", str(folder), "judge=faithful", *JUDGED_BY[:2], rules)
     assert ran.code == 0, ran.err
@@ -399,7 +484,9 @@ def test_trec_files_give_the_runs_own_recall(kgqa: Kgqa) -> None:
     assert {(q0, tag) for _, q0, _, _, _, tag in results} == {("Q0", "retrieve_read")}
     ranks = [int(rank) for _, _, _, rank, _, _ in results]
     assert ranks == [rank for passages in run.values() for rank in range(1, len(passages) + 1)]
-    judgments = [line.split(" ") for line in (folder / "qrels.trec").read_text("utf-8").splitlines()]
+    judgments = [
+        line.split(" ") for line in (folder / "qrels.trec").read_text("utf-8").splitlines()
+    ]
     for question, _, passage, _ in judgments:
         gold[question].add(passage)
     assert {relevance for _, _, _, relevance in judgments} == {"1"}
@@ -409,7 +496,9 @@ def test_trec_files_give_the_runs_own_recall(kgqa: Kgqa) -> None:
     for budget in retrieval.recall:
         shares = [len(gold[id_] & set(run[id_][: int(budget)])) / len(gold[id_]) for id_ in gold]
         recall[budget] = 100 * sum(shares) / len(shares)
-    assert recall == pytest.approx({budget: score.mean for budget, score in retrieval.recall.items()})
+    assert recall == pytest.approx(
+        {budget: score.mean for budget, score in retrieval.recall.items()}
+    )
 
 
 def test_blanks_of_ids_are_escaped_for_trec() -> None:
@@ -435,16 +524,24 @@ def test_otlp_has_one_trace_per_question(kgqa: Kgqa) -> None:
         assert kinds.count("LLM") == len(asked)
         tokens = sum(int(attributes(span).get("llm.token_count.prompt", 0)) for span in calls)
         assert tokens == sum(call.usage.prompt_tokens for call in asked if call.usage)
-        assert all(int(span["startTimeUnixNano"]) < int(span["endTimeUnixNano"]) for span in [*calls, root])
+        assert all(
+            int(span["startTimeUnixNano"]) < int(span["endTimeUnixNano"]) for span in [*calls, root]
+        )
         for each in map(attributes, calls):
             # Langfuse reads input.value and no message next to it
             if "llm.input_messages.1.message.content" in each:
                 several += 1
                 messages = [message["content"] for message in json.loads(each["input.value"])]
-                assert messages == [each[f"llm.input_messages.{n}.message.content"] for n in range(len(messages))]
+                assert messages == [
+                    each[f"llm.input_messages.{n}.message.content"] for n in range(len(messages))
+                ]
                 assert f"llm.input_messages.{len(messages)}.message.content" not in each
         ranked = [call for call in question.calls if call.kind == "rank"]
-        searches = [each for each in map(attributes, calls) if "retrieval.documents.0.document.content" in each]
+        searches = [
+            each
+            for each in map(attributes, calls)
+            if "retrieval.documents.0.document.content" in each
+        ]
         assert len(searches) >= len(ranked) > 0
     assert several
     Path("again.part").mkdir()
@@ -454,7 +551,9 @@ def test_otlp_has_one_trace_per_question(kgqa: Kgqa) -> None:
     assert [file.name for file in Path("again").iterdir()] == ["spans.jsonl"]
     service = pytest.importorskip("opentelemetry.proto_json.collector.trace.v1.trace_service")
     for line, ours in zip(text.splitlines(), map(spans_of, requests), strict=True):
-        read = service.ExportTraceServiceRequest.from_json(line).resource_spans[0].scope_spans[0].spans
+        read = (
+            service.ExportTraceServiceRequest.from_json(line).resource_spans[0].scope_spans[0].spans
+        )
         assert [span.span_id.hex() for span in read] == [span["spanId"] for span in ours]
         assert [len(span.attributes) for span in read] == [len(span["attributes"]) for span in ours]
 
@@ -468,7 +567,11 @@ def test_every_eval_ever_has_scores_of_run_and_judge(kgqa: Kgqa) -> None:
     metrics = FinishedRun.read(folder).metrics
     assert metrics.judge is not None
     scores = {**metrics.scores, "judge": metrics.judge.accuracy}
-    means = {f"demo/no_context/{name}": score.mean for name, score in scores.items() if score.mean is not None}
+    means = {
+        f"demo/no_context/{name}": score.mean
+        for name, score in scores.items()
+        if score.mean is not None
+    }
     assert {name: by_id.get(name) for name in means} == pytest.approx(means)
     assert results[-1]["metric_config"]["llm_scoring"]["judges"]
     jsonschema = pytest.importorskip("jsonschema")
@@ -479,14 +582,22 @@ def test_every_eval_ever_has_scores_of_run_and_judge(kgqa: Kgqa) -> None:
     jsonschema.validate(record, json.loads(schema.read_text("utf-8")))
 
 
-def test_rejected_export_writes_no_file(kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejected_export_writes_no_file(
+    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert kgqa("run", "method=retrieve_only", "limit=2", *QUICK, "output_dir=one").code == 0
     for folder in ("full", "empty"):
         (tmp_path / folder).mkdir()
     (tmp_path / "full/mine.txt").write_text("mine")
     refusals = {
         ("one", "--format", "jsonl"): "--out DIR is missing",
-        ("one", "--out", "out", "--format", "parquet"): "--format parquet: no such value. Choose from",
+        (
+            "one",
+            "--out",
+            "out",
+            "--format",
+            "parquet",
+        ): "--format parquet: no such value. Choose from",
         ("nowhere", "--format", "jsonl", "--out", "out"): "no finished run matches",
         ("one", "--format", "jsonl", "--out", "full"): "--out full: this folder is not empty",
         ("one", "--format", "eee", "--out", "out"): "--format eee: one has no answers of a model",
@@ -495,11 +606,15 @@ def test_rejected_export_writes_no_file(kgqa: Kgqa, tmp_path: Path, monkeypatch:
         refused(kgqa("report", *arguments), message)
     trace = tmp_path / "one/trace.jsonl.zst"
     trace.write_bytes(b"\0" * 100 + trace.read_bytes()[100:])
-    refused(kgqa("report", "one", "--format", "jsonl", "--out", "out"), "trace.jsonl.zst: not the file")
+    refused(
+        kgqa("report", "one", "--format", "jsonl", "--out", "out"), "trace.jsonl.zst: not the file"
+    )
     assert not [*tmp_path.glob("out"), *tmp_path.glob("*.part")]
     assert [file.name for file in (tmp_path / "full").iterdir()] == ["mine.txt"]
     monkeypatch.chdir(tmp_path / "empty")
-    assert "--out .: name a folder" in kgqa("report", "../one", "--format", "jsonl", "--out", ".").err
+    assert (
+        "--out .: name a folder" in kgqa("report", "../one", "--format", "jsonl", "--out", ".").err
+    )
 
 
 TRACKED = ("run", "method=all_documents", "limit=3", *QUICK)
@@ -528,11 +643,17 @@ def test_mlflow_has_parameters_scores_costs_and_report(kgqa: Kgqa, tmp_path: Pat
     assert run.info.run_name == "demo/all_documents/one"
     assert run.data.params["method"] == "all_documents"
     assert run.data.params["seed"] == "0"
-    assert not [name for name in run.data.params if name.startswith(("retriever", "tracker"))]  # not used
+    assert not [
+        name for name in run.data.params if name.startswith(("retriever", "tracker"))
+    ]  # not used
     metrics = ran.json("metrics.json")
     for name, end in (("f1", "mean"), ("f1_low", "low"), ("f1_high", "high")):
         assert run.data.metrics[name] == metrics["scores"]["f1"][end]
-    assert run.data.metrics["cost_method_prompt_tokens"] == metrics["cost"]["method"]["prompt_tokens"] > 0
+    assert (
+        run.data.metrics["cost_method_prompt_tokens"]
+        == metrics["cost"]["method"]["prompt_tokens"]
+        > 0
+    )
     files = {file.path for file in client.list_artifacts(run.info.run_id)}
     assert {"report.html", "report.md", "metrics.json", "predictions.jsonl"} <= files
 
@@ -556,8 +677,12 @@ def test_wandb_offline_stores_the_run_without_network(
         # no prices, so no cost in dollars
         assert (part in recorded) == (part != b"cost_method_usd")
     assert json.dumps(metrics["scores"]["f1"]["high"]).encode() in recorded
-    assert (folder / "files/report.html").read_text("utf-8") == (tmp_path / "one/report.html").read_text("utf-8")
-    assert b"not-to-be-told" not in b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+    assert (folder / "files/report.html").read_text("utf-8") == (
+        tmp_path / "one/report.html"
+    ).read_text("utf-8")
+    assert b"not-to-be-told" not in b"".join(
+        file.read_bytes() for file in folder.rglob("*") if file.is_file()
+    )
     assert not (folder / "files/requirements.txt").exists()
 
 
@@ -574,7 +699,9 @@ def test_unreachable_tracker_is_one_warning(kgqa: Kgqa, monkeypatch: pytest.Monk
     # a tracker does not make another run
     assert (ran.code, ran.folder) == (0, plain.folder)
     [warning] = [line for line in ran.out.splitlines() if "tracker=mlflow" in line]
-    assert warning.startswith("warning: tracker=mlflow: API request to http://[key]@127.0.0.1:1/api failed")
+    assert warning.startswith(
+        "warning: tracker=mlflow: API request to http://[key]@127.0.0.1:1/api failed"
+    )
     assert warning.endswith("The run itself is complete")
 
 

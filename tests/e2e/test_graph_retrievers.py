@@ -15,7 +15,16 @@ from kgqa.artifacts.trace import TracedCall, read_trace
 from kgqa.config.building import dataset
 from kgqa.errors import EngineError
 from tests.composed import composed_node
-from tests.e2e.conftest import QUICK, Kgqa, Ran, before_each_call, lines_of, refused, write_lines, write_rules
+from tests.e2e.conftest import (
+    QUICK,
+    Kgqa,
+    Ran,
+    before_each_call,
+    lines_of,
+    refused,
+    write_lines,
+    write_rules,
+)
 from tests.retrieval.tiny_models import BERT, saved, seeded
 
 DEMO = ("dataset=demo", "limit=2", *QUICK)
@@ -25,7 +34,11 @@ DEMO = ("dataset=demo", "limit=2", *QUICK)
 def hipporag(kgqa: Kgqa) -> tuple[str, ...]:
     """Return the overrides for HippoRAG with a fact per passage, and a model that keeps one fact of each search."""
     rows = [
-        {"title": passage.title, "text": passage.text, "triples": [[passage.title, "is", passage.text[:60]]]}
+        {
+            "title": passage.title,
+            "text": passage.text,
+            "triples": [[passage.title, "is", passage.text[:60]]],
+        }
         for passage in dataset(composed_node("dataset", "demo")).passages()
     ]
     write_lines(Path("triples.jsonl"), rows)
@@ -34,7 +47,12 @@ def hipporag(kgqa: Kgqa) -> tuple[str, ...]:
         ("<search>", "<search> the harbour of Pellery </search>"),
         ("Action 1", "I search.\nAction 1: Search[the harbour of Pellery]"),
     ]
-    return (*DEMO, "retriever=hipporag_bm25", "retriever.triples.path=triples.jsonl", write_rules(rules))
+    return (
+        *DEMO,
+        "retriever=hipporag_bm25",
+        "retriever.triples.path=triples.jsonl",
+        write_rules(rules),
+    )
 
 
 def calls_of(ran: Ran) -> list[list[TracedCall]]:
@@ -42,7 +60,9 @@ def calls_of(ran: Ran) -> list[list[TracedCall]]:
 
 
 @pytest.mark.parametrize("method", ["ircot", "search_agent"])
-def test_filter_call_is_in_trace_and_cost(kgqa: Kgqa, hipporag: tuple[str, ...], method: str) -> None:
+def test_filter_call_is_in_trace_and_cost(
+    kgqa: Kgqa, hipporag: tuple[str, ...], method: str
+) -> None:
     assert "fact_filter" in kgqa("run", f"method={method}", *hipporag, "dry_run=true").out
     ran = kgqa("run", f"method={method}", *hipporag)
     filters = 0
@@ -61,13 +81,19 @@ def test_filter_call_is_in_trace_and_cost(kgqa: Kgqa, hipporag: tuple[str, ...],
     assert ran.json("metrics.json")["cost"]["method"]["by_role"]["fact_filter"]["calls"] == filters
     assert filters
     again = kgqa("run", f"method={method}", *hipporag, "run_name=again")
-    assert all(call.cached for calls in calls_of(again) for call in calls if call.role == "fact_filter")
+    assert all(
+        call.cached for calls in calls_of(again) for call in calls if call.role == "fact_filter"
+    )
 
 
 def test_retrieve_only_without_filter_needs_no_model(kgqa: Kgqa, hipporag: tuple[str, ...]) -> None:
     words = ("run", "method=retrieve_only", *hipporag)
     ran = kgqa(*words)
-    assert {call.kind for calls in calls_of(ran) for call in calls} == {"facts", "generate", "search"}
+    assert {call.kind for calls in calls_of(ran) for call in calls} == {
+        "facts",
+        "generate",
+        "search",
+    }
     identity = ran.json("identity.json")
     assert identity["answering"]
     assert identity["retriever"]["filter"]
@@ -94,7 +120,9 @@ def test_passages_without_triples_are_counted(kgqa: Kgqa, hipporag: tuple[str, .
 
 
 @pytest.mark.parametrize("method", ["retrieve_only", "retrieve_read"])
-def test_missing_triples_are_shown_above_the_scores(kgqa: Kgqa, hipporag: tuple[str, ...], method: str) -> None:
+def test_missing_triples_are_shown_above_the_scores(
+    kgqa: Kgqa, hipporag: tuple[str, ...], method: str
+) -> None:
     rows = lines_of(Path("triples.jsonl"))
     write_lines(Path("triples.jsonl"), rows[:100])
     ran = kgqa("run", f"method={method}", *hipporag)
@@ -104,8 +132,12 @@ def test_missing_triples_are_shown_above_the_scores(kgqa: Kgqa, hipporag: tuple[
     assert f"{retriever['unmatched']} not in the file of triples" in head
 
 
-def test_rejected_passage_does_not_stop_an_index(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    rules = write_rules([("subject, relation and object", {"triples": [["it", "is in", "Pellery"]]})])
+def test_rejected_passage_does_not_stop_an_index(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = write_rules(
+        [("subject, relation and object", {"triples": [["it", "is in", "Pellery"]]})]
+    )
     words = (*DEMO, "retriever=hipporag_bm25", "retriever.filter=false", rules)
     filtered = EngineError("the content filter rejects it")
     passages = list(dataset(composed_node("dataset", "demo")).passages())
@@ -118,7 +150,11 @@ def test_rejected_passage_does_not_stop_an_index(kgqa: Kgqa, monkeypatch: pytest
         ran = kgqa("run", "method=retrieve_only", *words)
     assert ran.code == 0, ran.err
     assert "warning: 1 model call of the index failed" in ran.out + ran.err
-    assert ran.json("metrics.json")["retriever"] == {"passages": len(passages), "failed": 1, "without_triples": 1}
+    assert ran.json("metrics.json")["retriever"] == {
+        "passages": len(passages),
+        "failed": 1,
+        "without_triples": 1,
+    }
     assert "The index is incomplete" in (ran.folder / "report.md").read_text("utf-8")
     index = kgqa("data", "index", *words)
     assert "model calls of the index" in index.out
@@ -127,8 +163,12 @@ def test_rejected_passage_does_not_stop_an_index(kgqa: Kgqa, monkeypatch: pytest
     assert "retriever" not in complete.json("metrics.json")
 
 
-def test_index_of_failed_extractions_is_one_line(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    before_each_call(monkeypatch, lambda _, call: EngineError("lost") if call.role == "extractor" else None)
+def test_index_of_failed_extractions_is_one_line(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_each_call(
+        monkeypatch, lambda _, call: EngineError("lost") if call.role == "extractor" else None
+    )
     index = kgqa("data", "index", *DEMO, "retriever=hipporag_bm25", "retriever.filter=false")
     assert index.code != 0
     assert "extraction failed for" in index.err
@@ -147,7 +187,9 @@ def test_unreadable_replies_are_counted(kgqa: Kgqa) -> None:
 
 
 def test_triples_are_extracted_when_the_index_is_built(kgqa: Kgqa) -> None:
-    rules = write_rules([("subject, relation and object", {"triples": [["it", "is in", "Pellery"]]})])
+    rules = write_rules(
+        [("subject, relation and object", {"triples": [["it", "is in", "Pellery"]]})]
+    )
     words = (*DEMO, "retriever=hipporag_bm25", "retriever.filter=false", rules)
     planned = kgqa("run", "method=retrieve_only", *words, "dry_run=true")
     assert "extractor" in planned.out
@@ -165,12 +207,17 @@ def test_only_new_passages_are_extracted(kgqa: Kgqa, monkeypatch: pytest.MonkeyP
     rows = [{"title": passage.title, "text": passage.text} for passage in islice(passages, 12)]
     Path("old.json").write_text(json.dumps(rows[:10]), encoding="utf-8")
     Path("new.json").write_text(json.dumps(rows), encoding="utf-8")
-    rules = write_rules([("subject, relation and object", {"triples": [["it", "is in", "Pellery"]]})])
+    rules = write_rules(
+        [("subject, relation and object", {"triples": [["it", "is in", "Pellery"]]})]
+    )
     words = (*QUICK, "dataset=demo", "retriever=hipporag_bm25", "retriever.filter=false", rules)
     kgqa("data", "index", *words, "dataset.corpus=old.json")
     added = kgqa("data", "index", *words, "dataset.corpus=new.json")
     assert re.search(r"24 calls, .* tokens, 4 calls and .* tokens of them new", added.out)
-    files = {name: next(added.folder.rglob(name)).read_bytes() for name in ("passages.jsonl", "facts.json")}
+    files = {
+        name: next(added.folder.rglob(name)).read_bytes()
+        for name in ("passages.jsonl", "facts.json")
+    }
     shutil.rmtree("outputs/index")
     # at once, without stored replies
     monkeypatch.setenv("KGQA_CACHE", str(Path("other").resolve()))
@@ -185,7 +232,9 @@ def test_a_failed_filter_fails_its_question(
     before_each_call(monkeypatch, lambda _, call: error if call.role == "fact_filter" else None)
     ran = kgqa("run", "method=retrieve_read", *hipporag)
     assert ran.code == 2
-    assert [traced.prediction.error for traced in read_trace(ran.folder)] == ["EngineError: lost"] * 2
+    assert [traced.prediction.error for traced in read_trace(ran.folder)] == [
+        "EngineError: lost"
+    ] * 2
 
 
 INDEX = ("data", "index")
@@ -196,7 +245,10 @@ def test_raptor_summaries_are_planned_and_retrieved(kgqa: Kgqa) -> None:
         pytest.importorskip(package, reason=f"RAPTOR needs {package}", exc_type=ImportError)
     question = next(dataset(composed_node("dataset", "demo")).questions())
     words = (*DEMO, "retriever=raptor", write_rules([("^Summarize", question.text)]))
-    plans = [kgqa(*command, *words, "dry_run=true").out for command in (("run", "method=retrieve_read"), INDEX)]
+    plans = [
+        kgqa(*command, *words, "dry_run=true").out
+        for command in (("run", "method=retrieve_read"), INDEX)
+    ]
     summaries = [[line for line in plan.splitlines() if "summarizer " in line] for plan in plans]
     assert summaries[0] == summaries[1] != []
     assert not Path("outputs/index").exists()
@@ -217,8 +269,12 @@ def test_raptor_summaries_are_planned_and_retrieved(kgqa: Kgqa) -> None:
     assert json.loads((again.folder / "manifest.json").read_text("utf-8"))["corpus"] == corpus
 
 
-@pytest.mark.parametrize(("options", "calls"), [((), 20), (("--corpus",), 4)], ids=["questions", "corpus"])
-def test_plan_of_an_extraction_makes_no_call(kgqa: Kgqa, options: tuple[str, ...], calls: int) -> None:
+@pytest.mark.parametrize(
+    ("options", "calls"), [((), 20), (("--corpus",), 4)], ids=["questions", "corpus"]
+)
+def test_plan_of_an_extraction_makes_no_call(
+    kgqa: Kgqa, options: tuple[str, ...], calls: int
+) -> None:
     planned = kgqa("kg", "build", "kg=openie", *DEMO, *options, "dry_run=true")
     assert planned.code == 0, planned.err
     assert f"{calls} model calls, {calls} of them new" in planned.out
@@ -279,14 +335,24 @@ def musique(folder: Path, count: int = 1) -> Path:
 
 
 def test_retrieval_alone_needs_no_weights(kgqa: Kgqa) -> None:
-    ran = kgqa("run", "method=retrieve_only", "limit=10", "model.path=/nowhere/model.gguf", "model.sha256=null")
+    ran = kgqa(
+        "run",
+        "method=retrieve_only",
+        "limit=10",
+        "model.path=/nowhere/model.gguf",
+        "model.sha256=null",
+    )
     assert ran.folder.parts[:4] == ("outputs", "demo", "retrieve_only", "bm25")
     metrics = ran.json("metrics.json")
     retrieval = metrics["retrieval"]
     recalls = [retrieval["recall"][budget]["mean"] for budget in ("2", "5", "10", "15")]
     assert recalls == sorted(recalls)
     assert 0 < recalls[0] < recalls[-1] <= 100
-    assert retrieval["fixed_budget_recall"] == recalls[-1] == metrics["scores"]["support_recall"]["mean"]
+    assert (
+        retrieval["fixed_budget_recall"]
+        == recalls[-1]
+        == metrics["scores"]["support_recall"]["mean"]
+    )
     assert retrieval["all_gold"]["15"] <= recalls[-1]
     assert retrieval["mrr"] > 0
     assert retrieval["passages_per_question"] == 15
@@ -316,9 +382,17 @@ def test_ircot_reasons_and_retrieves_in_turn(kgqa: Kgqa, tmp_path: Path) -> None
 
 def test_same_passages_for_all_questions_are_a_warning(kgqa: Kgqa, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
-    texts = {"birch ": "Birch: a book which Alder wrote.", "Alder": "Alder lived in Cedar.", "Fir": "Fir is a tree."}
+    texts = {
+        "birch ": "Birch: a book which Alder wrote.",
+        "Alder": "Alder lived in Cedar.",
+        "Fir": "Fir is a tree.",
+    }
     write_lines(corpus, ({"title": title, "text": text} for title, text in texts.items()))
-    words = ("dataset=musique", f"dataset.path={musique(tmp_path, count=6)}", f"dataset.corpus={corpus}")
+    words = (
+        "dataset=musique",
+        f"dataset.path={musique(tmp_path, count=6)}",
+        f"dataset.corpus={corpus}",
+    )
     ran = kgqa("run", "method=retrieve_only", *words)
     metrics = ran.json("metrics.json")
     alarm = "6 of 6 questions got the same passages in the same order"
@@ -362,7 +436,9 @@ def test_best_passages_of_a_reranker_are_read(kgqa: Kgqa, tmp_path: Path) -> Non
     folder = saved(BertForSequenceClassification(config), tmp_path / "cross", "bert")
     reranking = ("method.reranker=true", "reranker=minilm_cross", f"reranker.model={folder}")
     fitting = ("reranker.max_length=32", "reranker.device=cpu")
-    ran = kgqa("run", "method=retrieve_read", "limit=3", "retriever=bm25", *QUICK, *reranking, *fitting)
+    ran = kgqa(
+        "run", "method=retrieve_read", "limit=3", "retriever=bm25", *QUICK, *reranking, *fitting
+    )
     for traced in read_trace(ran.folder):
         [reply] = [call.reply for call in traced.calls if call.kind == "search"]
         [scores] = [call.reply for call in traced.calls if call.kind == "rank"]

@@ -34,7 +34,9 @@ def preset(group: str, name: str, source: str, /, **values: Any) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("model", ["model=smollm2_135m model.path=m.gguf model.sha256=null", "roles.reader=mine"])
+@pytest.mark.parametrize(
+    "model", ["model=smollm2_135m model.path=m.gguf model.sha256=null", "roles.reader=mine"]
+)
 def test_other_weights_under_one_path_are_another_run(model: str) -> None:
     words = ["method=no_context", *model.split()]
     preset("model", "mine", "smollm2_135m", name="mine", path="m.gguf", sha256=None)
@@ -70,7 +72,10 @@ EDITS = {
 
 def role_and_judge(**edited: Any) -> tuple[Any, str]:
     """Return the identity of a run and of its judge, with own presets of their model and server."""
-    own = {group: {key: edited[key] for key in edited if EDITS[key][0] == group} for group in ("model", "engine")}
+    own = {
+        group: {key: edited[key] for key in edited if EDITS[key][0] == group}
+        for group in ("model", "engine")
+    }
     preset("model", "my", "gpt_4o_mini", **{"name": "my", **own["model"]})
     fields = {"base_url": "http://127.0.0.1:9/v1", "api_key_env": "NONE"}
     preset("engine", "mine", "openai", **{**fields, **own["engine"]})
@@ -115,7 +120,9 @@ def test_edited_ranker_gets_new_calls_and_a_new_run() -> None:
     write_file("conf/ranker/mine.yaml", "_target_: mine.Mine\n")
 
     def identify() -> tuple[Any, Any]:
-        experiment = compose_experiment(["ranker=mine", "engine=scripted", "demonstrations_ranker=lexical"])
+        experiment = compose_experiment(
+            ["ranker=mine", "engine=scripted", "demonstrations_ranker=lexical"]
+        )
         with Session(experiment) as session:
             return identify_run(experiment)["ranker"], identity_of(session.ranker("ranker"))
 
@@ -127,14 +134,18 @@ def test_edited_ranker_gets_new_calls_and_a_new_run() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("group", "words"), [("method", []), ("retriever", ["method=retrieve_only"])])
+@pytest.mark.parametrize(
+    ("group", "words"), [("method", []), ("retriever", ["method=retrieve_only"])]
+)
 def test_edited_method_or_retriever_is_another_run(group: str, words: list[str]) -> None:
     def identify(code: str) -> tuple[Any, Any]:
         write_file(f"my_{group}.py", code)
         experiment = compose_experiment([*words, f"{group}=mine"])
         return identify_run(experiment), identity_of(experiment.retriever) if words else None
 
-    assert identity_of(compose_experiment(["method=retrieve_only"]).retriever).get("code") is None  # of ours
+    assert (
+        identity_of(compose_experiment(["method=retrieve_only"]).retriever).get("code") is None
+    )  # of ours
     scaffold = package_folder() / "scaffold" / group
     text = (scaffold / f"my_{group}.py.txt").read_text(encoding="utf-8")
     write_file(f"conf/{group}/mine.yaml", f"_target_: my_{group}.My{group.title()}\n")
@@ -151,7 +162,10 @@ HELPERS = ["helper.py", "tools/__init__.py", "tools/deep.py", "plain/inner.py"]
 @pytest.fixture
 def own_walk(folder: Path) -> str | None:
     """Write a module with helpers and a template."""
-    write_file("own_walk.py", "import helper\nfrom plain.inner import two\nfrom tools import deep\nname = 'mine/ask'\n")
+    write_file(
+        "own_walk.py",
+        "import helper\nfrom plain.inner import two\nfrom tools import deep\nname = 'mine/ask'\n",
+    )
     write_file("prompts/mine/ask.j2", "{% block user %}Who?{% endblock %}")
     for name in HELPERS:
         write_file(name, "one = two = 1\n")
@@ -191,7 +205,9 @@ def test_comparison_warns_of_other_data(kgqa: Kgqa, tmp_path: Path) -> None:
     folders = []
     for name, count in (("a", 3), ("b", 4)):
         file = tmp_path / f"{name}.jsonl"
-        file.write_text("\n".join(DEMO.read_text(encoding="utf-8").splitlines()[:count]), encoding="utf-8")
+        file.write_text(
+            "\n".join(DEMO.read_text(encoding="utf-8").splitlines()[:count]), encoding="utf-8"
+        )
         folders.append(str(answered(kgqa, name, "dataset=musique", f"dataset.path={file}")))
     assert "warning: these runs read different data files (A " in kgqa("compare", *folders).out
     assert "different data files" not in kgqa("compare", folders[0], folders[0]).out

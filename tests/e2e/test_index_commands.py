@@ -63,7 +63,9 @@ def test_damaged_index_is_rejected_with_a_command(kgqa: Kgqa) -> None:
 SEARCHING = ("run", "method=retrieve_only", "limit=3", *QUICK)
 
 
-def test_large_corpus_is_rejected_with_a_command(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_corpus_is_rejected_with_a_command(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(indexes, "SMALL", 100)
     title = "retriever.fields.title=2"
     refused(kgqa(*SEARCHING, title), f"kgqa data index dataset=demo retriever=bm25 {title}")
@@ -80,13 +82,22 @@ def test_large_corpus_is_rejected_with_a_command(kgqa: Kgqa, monkeypatch: pytest
 
 
 ELASTIC_INDEX = ("dataset=demo", "retriever=elasticsearch")
-ELASTIC = ("run", "method=iter_retgen", "engine=scripted", "limit=6", "max_parallel_questions=1", *ELASTIC_INDEX)
+ELASTIC = (
+    "run",
+    "method=iter_retgen",
+    "engine=scripted",
+    "limit=6",
+    "max_parallel_questions=1",
+    *ELASTIC_INDEX,
+)
 
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     pytest.importorskip("elasticsearch", reason="the client library elasticsearch is not installed")
-    pytest.importorskip("noida_db", reason="noida-db, a stand-in for Elasticsearch, is not installed")
+    pytest.importorskip(
+        "noida_db", reason="noida-db, a stand-in for Elasticsearch, is not installed"
+    )
     started = StandIn(tmp_path / "stand-in")
     monkeypatch.setenv("KGQA_ES_URL", started.url)
     started.start()
@@ -159,16 +170,24 @@ def test_missing_passages_are_reported_or_refused(kgqa: Kgqa) -> None:
     assert "10 of 22 passages are not in mine.jsonl" in ran.out + ran.err
     assert ran.json("metrics.json")["graph"]["unmatched"] == 10
     assert "unmatched" in (Path("one") / "report.md").read_text("utf-8")
-    refused(kgqa("kg", "build", "limit=3", *DEMO, *MINE), "kg=imported: the triples are imported from a file")
+    refused(
+        kgqa("kg", "build", "limit=3", *DEMO, *MINE),
+        "kg=imported: the triples are imported from a file",
+    )
     assert kgqa("kg", "stats", "limit=3", *DEMO, *MINE).code == 0
     assert kgqa(*trace, "dry_run=true").code == 0
-    Path("mine.jsonl").write_text('{"title": "Elm", "text": "A tree.", "triples": [["Elm", "is", "tree"]]}\n')
+    Path("mine.jsonl").write_text(
+        '{"title": "Elm", "text": "A tree.", "triples": [["Elm", "is", "tree"]]}\n'
+    )
     refused(kgqa(*trace, "output_dir=other"), "Was it made for dataset=demo?")
     assert not Path("other/metrics.json").exists()
 
 
 def test_import_reports_counts(kgqa: Kgqa) -> None:
-    document = {"passage": "Elm\nA tree.", "extracted_triples": [["Elm", "is", "tree"], ["Elm", "is"]]}
+    document = {
+        "passage": "Elm\nA tree.",
+        "extracted_triples": [["Elm", "is", "tree"], ["Elm", "is"]],
+    }
     Path("theirs.json").write_text(json.dumps({"docs": [document]}))
     ran = kgqa("kg", "import", "theirs.json", "--format", "hipporag", "dataset=demo", "limit=2")
     assert ran.code == 0, ran.err
@@ -176,8 +195,14 @@ def test_import_reports_counts(kgqa: Kgqa) -> None:
     assert "0 of 10 passages of the questions are in it" in ran.out
     assert Path("outputs/kg/imported/theirs.jsonl").is_file()
     refused(kgqa("kg", "import", "theirs.json", "--format", "hipporag"), "this file exists")
-    refused(kgqa("kg", "import", "theirs.json", "--format", "jsonl", "--out", "x"), "theirs.json:1: no key 'text'")
-    refused(kgqa("kg", "import", "gone.json", "--format", "tsv", "--out", "x"), "gone.json: cannot be read")
+    refused(
+        kgqa("kg", "import", "theirs.json", "--format", "jsonl", "--out", "x"),
+        "theirs.json:1: no key 'text'",
+    )
+    refused(
+        kgqa("kg", "import", "gone.json", "--format", "tsv", "--out", "x"),
+        "gone.json: cannot be read",
+    )
 
 
 PASSAGES = 137  # of the demo's 36 questions
@@ -195,7 +220,9 @@ def build(kgqa: Kgqa, *arguments: str) -> tuple[list[str], str]:
     text = file.read_text("utf-8")
     file.unlink()
     return [
-        line for line in ran.out.splitlines() if line.startswith(("passages  ", "triples  ", "output tokens"))
+        line
+        for line in ran.out.splitlines()
+        if line.startswith(("passages  ", "triples  ", "output tokens"))
     ], text
 
 

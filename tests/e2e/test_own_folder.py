@@ -46,7 +46,15 @@ def test_what_kgqa_new_writes_runs_and_passes_its_test(kgqa: Run, tmp_path: Path
         "own_dataset.py", "own_method.py", "own_retriever.py", "prompts/own_method/answer.j2",
         *(f"test_own_{group}.py" for group in ("dataset", "method", "retriever")),
     ]  # fmt: skip
-    tested = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, tmp_path.glob("test_own_*.py"))]
+    tested = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *map(str, tmp_path.glob("test_own_*.py")),
+    ]
     ended = subprocess.run(tested, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout
 
@@ -59,11 +67,15 @@ def test_passages_of_an_own_dataset_are_searched(kgqa: Run, tmp_path: Path) -> N
     assert "an installed module has this name" in kgqa("new method json")
     (tmp_path / "mine.py").unlink()
     kgqa("new dataset mine")
-    folder = tmp_path / kgqa("run method=retrieve_read dataset=mine engine=scripted").splitlines()[-1]
+    folder = (
+        tmp_path / kgqa("run method=retrieve_read dataset=mine engine=scripted").splitlines()[-1]
+    )
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     assert (metrics["failed"], metrics["retrieval"]["recall"]["15"]["mean"]) == (0, 100.0)
     (tmp_path / "data" / "mine.jsonl").unlink()
-    assert "no mine.jsonl (plain or .gz) in" in (error := kgqa("run method=golden dataset=mine engine=scripted"))
+    assert "no mine.jsonl (plain or .gz) in" in (
+        error := kgqa("run method=golden dataset=mine engine=scripted")
+    )
     assert "put it in one of these folders" in error
 
 
@@ -83,7 +95,9 @@ def test_first_failure_of_each_kind_shows_own_lines(kgqa: Run, tmp_path: Path) -
     module, template = tmp_path / "mine.py", tmp_path / "prompts" / "mine" / "answer.j2"
     text = module.read_text(encoding="utf-8")
     line = text[: text.index('render("mine')].count("\n") + 1
-    template.write_text(template.read_text(encoding="utf-8").replace("context", "contexts"), encoding="utf-8")
+    template.write_text(
+        template.read_text(encoding="utf-8").replace("context", "contexts"), encoding="utf-8"
+    )
     ran = kgqa("run method=mine dataset=demo engine=scripted limit=3").splitlines()
     assert [each for each in ran if "UndefinedError" in each and "kgqa:" not in each] == [
         "failed: 2hop__demo_01: UndefinedError: 'contexts' is undefined (prompts/mine/answer.j2:5)"
@@ -142,7 +156,9 @@ def test_defect_of_a_method_names_its_line(
     text = text.replace(right, wrong)
     module.write_text(text, encoding="utf-8")
     place = f"mine.py:{text[: text.index(line)].count(chr(10)) + 1}"
-    assert message.format(place) in kgqa("run method=mine dataset=demo engine=scripted limit=2 max_calls=50")
+    assert message.format(place) in kgqa(
+        "run method=mine dataset=demo engine=scripted limit=2 max_calls=50"
+    )
 
 
 def test_own_metric_is_in_scores_and_comparisons(kgqa: Run, tmp_path: Path) -> None:
@@ -151,7 +167,9 @@ def test_own_metric_is_in_scores_and_comparisons(kgqa: Run, tmp_path: Path) -> N
     folder = tmp_path / kgqa(command.removeprefix("kgqa ")).splitlines()[-1]
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     assert metrics["scores"]["brevity"]["n"] == 3
-    lines = kgqa("run -m method=golden,no_context dataset=demo engine=scripted limit=3").splitlines()
+    lines = kgqa(
+        "run -m method=golden,no_context dataset=demo engine=scripted limit=3"
+    ).splitlines()
     (header,) = [line for line in lines if line.startswith("cell  method")]
     assert header.split() == ["cell", "method", "EM", "F1", "Brevity", "calls", "tokens"]
     assert "\nBrevity  A – B" in kgqa("compare demo/golden demo/no_context")
@@ -172,15 +190,22 @@ def test_new_metric_is_scored_without_new_calls(kgqa: Run, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("return 7", "mine.py:1: question 2hop__demo_01: must return a number from 0 to 1 or None, not 7"),
+        (
+            "return 7",
+            "mine.py:1: question 2hop__demo_01: must return a number from 0 to 1 or None, not 7",
+        ),
         ("return 1 / 0", "ZeroDivisionError: division by zero (mine.py:2)"),
     ],
     ids=["out-of-range", "raises"],
 )
 def test_wrong_metric_names_its_line(kgqa: Run, tmp_path: Path, code: str, message: str) -> None:
     (tmp_path / "conf" / "metric").mkdir(parents=True)
-    (tmp_path / "conf" / "metric" / "mine.yaml").write_text("_target_: mine.mine\n", encoding="utf-8")
-    (tmp_path / "mine.py").write_text(f"def mine(question, answer):\n    {code}\n", encoding="utf-8")
+    (tmp_path / "conf" / "metric" / "mine.yaml").write_text(
+        "_target_: mine.mine\n", encoding="utf-8"
+    )
+    (tmp_path / "mine.py").write_text(
+        f"def mine(question, answer):\n    {code}\n", encoding="utf-8"
+    )
     assert message in kgqa("run method=golden dataset=demo engine=scripted limit=3")
 
 
@@ -195,8 +220,12 @@ def test_wrong_metric_names_its_line(kgqa: Run, tmp_path: Path, code: str, messa
     ],
     ids=["taken", "no-module", "other-module", "unknown-key", "yaml"],
 )
-def test_wrong_file_of_a_metric_is_named(kgqa: Run, tmp_path: Path, name: str, text: str, message: str) -> None:
-    (tmp_path / "mine.py").write_text("def mine(question, answer):\n    return 1\n", encoding="utf-8")
+def test_wrong_file_of_a_metric_is_named(
+    kgqa: Run, tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def mine(question, answer):\n    return 1\n", encoding="utf-8"
+    )
     (tmp_path / "conf" / "metric").mkdir(parents=True)
     (tmp_path / "conf" / "metric" / f"{name}.yaml").write_text(text, encoding="utf-8")
     assert message in kgqa("run method=golden dataset=demo engine=scripted limit=3")
@@ -218,14 +247,20 @@ def test_runs_with_other_prompts_differ_in_the_list(kgqa: Run, tmp_path: Path) -
     assert "code, prompts or data" not in kgqa("runs")
     kgqa("new prompt reader/answer")
     template = tmp_path / "prompts" / "reader" / "answer.j2"
-    template.write_text(template.read_text(encoding="utf-8").replace("{% block user %}", "{% block user %}\nBe brief."))
+    template.write_text(
+        template.read_text(encoding="utf-8").replace(
+            "{% block user %}", "{% block user %}\nBe brief."
+        )
+    )
     kgqa(line)
     assert kgqa("runs").count("code, prompts or data") == 2
 
 
 def test_own_prompt_is_a_copy_of_a_known_prompt(kgqa: Run, tmp_path: Path) -> None:
     assert "run method=trace dataset=demo" in kgqa("new prompt trace/select")
-    assert (tmp_path / "prompts" / "trace" / "select.j2").read_text(encoding="utf-8").startswith("{#")
+    assert (
+        (tmp_path / "prompts" / "trace" / "select.j2").read_text(encoding="utf-8").startswith("{#")
+    )
     assert "select.j2: this file exists. Edit it" in kgqa("new prompt trace/select")
     assert "trace/selct: no method of kgqa has this template. Did you mean trace/select" in kgqa(
         "new prompt trace/selct"

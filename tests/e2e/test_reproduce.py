@@ -17,14 +17,22 @@ from kgqa.scoring.published_delta import Ours, PublishedMetric, read_measured_va
 from tests.e2e.conftest import QUICK, Kgqa, refused
 from tests.e2e.processes import files_of
 
-SOME = ("reproduce", "trace/table1", "dataset=demo", "only=w/o documents,TRACE-Triple,HotPotQA", *QUICK)
+SOME = (
+    "reproduce",
+    "trace/table1",
+    "dataset=demo",
+    "only=w/o documents,TRACE-Triple,HotPotQA",
+    *QUICK,
+)
 
 
 def test_table_has_published_values_and_differences(kgqa: Kgqa) -> None:
     ran = kgqa(*SOME, "limit=2")
     table = ran.json("table.json")
     values = {(line["row"], line["metric"]["name"]): line for line in table["lines"]}
-    assert set(values) == {(row, name) for row in ("w/o documents", "TRACE-Triple") for name in ("Tokens", "EM", "F1")}
+    assert set(values) == {
+        (row, name) for row in ("w/o documents", "TRACE-Triple") for name in ("Tokens", "EM", "F1")
+    }
     assert values["TRACE-Triple", "EM"]["published"]["number"] == 53.05
     for cell in table["cells"]:
         run = json.loads((Path(cell["run"]) / "metrics.json").read_text(encoding="utf-8"))
@@ -42,15 +50,27 @@ def test_table_has_published_values_and_differences(kgqa: Kgqa) -> None:
     before = [files_of(run) for run in runs]
     again = kgqa(*SOME, "limit=2")
     assert again.folder == ran.folder
-    assert [again.json("table.json")[key] for key in ("lines", "cells")] == [table[key] for key in ("lines", "cells")]
+    assert [again.json("table.json")[key] for key in ("lines", "cells")] == [
+        table[key] for key in ("lines", "cells")
+    ]
     second = kgqa(*SOME, "limit=2", "scoring=drop").json("table.json")
-    assert [f"{run.name}" for run in runs] == [f"{Path(cell['run']).name[:-5]}-trace" for cell in second["cells"]]
+    assert [f"{run.name}" for run in runs] == [
+        f"{Path(cell['run']).name[:-5]}-trace" for cell in second["cells"]
+    ]
     assert [files_of(run) for run in runs] == before
     assert ["scoring", "trace", "scoring=drop"] in second["differing"]
 
 
 def test_the_cost_counts_the_judge(kgqa: Kgqa) -> None:
-    ran = kgqa("reproduce", "kgp/table1", "only=None,HotpotQA", "dataset=demo", "collection=null", "limit=2", *QUICK)
+    ran = kgqa(
+        "reproduce",
+        "kgp/table1",
+        "only=None,HotpotQA",
+        "dataset=demo",
+        "collection=null",
+        "limit=2",
+        *QUICK,
+    )
     (cell,) = (each for each in ran.json("table.json")["cells"] if each["run"])
     metrics = json.loads((Path(cell["run"]) / "metrics.json").read_text(encoding="utf-8"))
     calls = metrics["cost"]["method"]["calls"], metrics["judge"]["cost"]["method"]["calls"]
@@ -62,7 +82,9 @@ def test_labels_correct_the_judge_of_a_table(kgqa: Kgqa) -> None:
     words = (*SOME, "limit=3", "only=w/o documents,HotPotQA")
     (cell,) = (each for each in kgqa(*words).json("table.json")["cells"] if each["run"])
     assert kgqa("evaluate", cell["run"], "--sheet", "3", "labels=sheet.csv").code == 0
-    Path("labels.csv").write_text(re.sub(r"(?m)(?<!correct)$(?!\Z)", "1", Path("sheet.csv").read_text()))
+    Path("labels.csv").write_text(
+        re.sub(r"(?m)(?<!correct)$(?!\Z)", "1", Path("sheet.csv").read_text())
+    )
     assert kgqa("evaluate", cell["run"], "judge=containment", "labels=labels.csv").code == 0
     ran = kgqa(*words)
     [(name, says, corrected)] = ran.json("table.json")["corrected"]
@@ -85,24 +107,35 @@ def test_failed_cell_stops_no_other_and_is_reported(kgqa: Kgqa) -> None:
 def test_a_mean_row_is_ours_where_all_its_rows_are(kgqa: Kgqa) -> None:
     words = ("dataset=demo", "model=smollm2_135m", "judge=null", "limit=1")
     ran = kgqa("reproduce", "safe/table3", *words, "only=No Feedback*", *QUICK)
-    lines = {(line["row"], line["column"], line["metric"]["name"]): line for line in ran.json("table.json")["lines"]}
+    lines = {
+        (line["row"], line["column"], line["metric"]["name"]): line
+        for line in ran.json("table.json")["lines"]
+    }
     mean, one = "No Feedback, mean of five models", "No Feedback, Qwen 3 4B"
     for column in ("2Wiki", "Average"):
         assert lines[mean, column, "F1"]["ours"]["mean"] == lines[one, column, "F1"]["ours"]["mean"]
     assert lines[mean, "2Wiki", "F1"]["published"]["number"] == 67.6
     ran = kgqa("reproduce", "safe/table3", *words, f"only={one},{mean}", *QUICK)
-    notes = {(line["row"], line["column"]): line["note"] for line in ran.json("table.json")["lines"]}
+    notes = {
+        (line["row"], line["column"]): line["note"] for line in ran.json("table.json")["lines"]
+    }
     assert notes[mean, "2Wiki"] == "not all of its rows were run"
 
 
 def test_list_marks_cells_that_run_with_any_model(kgqa: Kgqa) -> None:
-    assert re.search(r"trace/table9 +18 +0 +18 need weights", kgqa("reproduce", "--list", "trace/table9").out)
+    assert re.search(
+        r"trace/table9 +18 +0 +18 need weights", kgqa("reproduce", "--list", "trace/table9").out
+    )
     here = ("model=smollm2_135m", "dataset=demo", *QUICK)
-    assert re.search(r"trace/table9 +18 +18 ", kgqa("reproduce", "--list", "trace/table9", *here).out)
+    assert re.search(
+        r"trace/table9 +18 +18 ", kgqa("reproduce", "--list", "trace/table9", *here).out
+    )
     assert "Did you mean smollm2_135m" in kgqa("reproduce", "--list", "trace", "model=smollm").err
 
 
-def test_missing_data_is_named_and_empty_tables_fail(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_data_is_named_and_empty_tables_fail(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("KGQA_DATA", raising=False)
     words = ("reproduce", "trace/table9", "only=MuSiQue", "model=smollm2_135m", *QUICK)
     for more in ((), ("--plan",)):
@@ -110,14 +143,25 @@ def test_missing_data_is_named_and_empty_tables_fail(kgqa: Kgqa, monkeypatch: py
         assert ran.code == 2
         assert "6 cells: 6 need data" in ran.out
         assert "not run, needs data: dataset=musique: no data on this machine" in ran.out
-        assert "trace/table9: no cell can run here (reasons above). With models of this machine: model=" in ran.out
+        assert (
+            "trace/table9: no cell can run here (reasons above). With models of this machine: model="
+            in ran.out
+        )
 
 
-CELL = ("reproduce", "ircot/table4", "only=Flan-T5-XXL? OneR QA? Direct,HotpotQA", "dataset=demo", *QUICK)
+CELL = (
+    "reproduce",
+    "ircot/table4",
+    "only=Flan-T5-XXL? OneR QA? Direct,HotpotQA",
+    "dataset=demo",
+    *QUICK,
+)
 PAPER = (*CELL, "model=smollm2_135m", "protocol=paper", "protocol.dev=3", "protocol.test=4")
 
 
-def test_hyperparameters_are_tuned_on_dev_and_resumed(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hyperparameters_are_tuned_on_dev_and_resumed(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few = {"method.passages": (5, 9), "method.few_shot.distractors": (1, 2)}
     monkeypatch.setattr(CellRuns, "among", few)
     ran = kgqa(*PAPER)
@@ -126,7 +170,10 @@ def test_hyperparameters_are_tuned_on_dev_and_resumed(kgqa: Kgqa, monkeypatch: p
     (name, values, among) = table["chosen"][0]
     assert (name, among) == ("Flan-T5-XXL, OneR QA, Direct · HotpotQA", "4")
     assert values.startswith("method.passages=")
-    runs = [json.loads((Path(run) / "metrics.json").read_text(encoding="utf-8")) for run in cell["run"].split()]
+    runs = [
+        json.loads((Path(run) / "metrics.json").read_text(encoding="utf-8"))
+        for run in cell["run"].split()
+    ]
     assert [run["questions"] for run in runs] == [4, 4, 4]
     (line,) = table["lines"]
     assert line["ours"]["mean"] == fmean(run["scores"]["f1"]["mean"] for run in runs)
@@ -151,16 +198,28 @@ def test_hyperparameters_are_tuned_on_dev_and_resumed(kgqa: Kgqa, monkeypatch: p
 def test_plan_of_a_protocol_counts_calls_first(kgqa: Kgqa) -> None:
     paper = kgqa(*PAPER, "--plan")
     assert paper.code == 0
-    rows = {line.split()[0]: line.split("  ", 1)[1].split() for line in paper.out.splitlines() if "  " in line.strip()}
-    assert [rows[name][:2] for name in ("dev", "test", "all")] == [["18", "54"], ["3", "12"], ["21", "66"]]
+    rows = {
+        line.split()[0]: line.split("  ", 1)[1].split()
+        for line in paper.out.splitlines()
+        if "  " in line.strip()
+    }
+    assert [rows[name][:2] for name in ("dev", "test", "all")] == [
+        ["18", "54"],
+        ["3", "12"],
+        ["21", "66"],
+    ]
     assert not list(Path("outputs").glob("*/*/*/*/metrics.json"))
     short = (*CELL, "model=smollm2_135m", "limit=4")
-    (row,) = [line.split() for line in kgqa(*short, "--plan").out.splitlines() if line.startswith("runs")]
+    (row,) = [
+        line.split() for line in kgqa(*short, "--plan").out.splitlines() if line.startswith("runs")
+    ]
     assert row[:3] == ["runs", "1", "4"]
     table = kgqa(*short).json("table.json")
     assert f"1 run: {row[3]} model calls" in dict(table["cost"])["so far"]
     (row,) = (row for row in table["differing"] if row[0] == "protocol")
-    assert row[2].startswith("short: no tuning on development questions, one set of demonstrations, ")
+    assert row[2].startswith(
+        "short: no tuning on development questions, one set of demonstrations, "
+    )
 
 
 PATHS = {
@@ -188,7 +247,11 @@ def test_means_have_bootstrap_intervals(kgqa: Kgqa) -> None:
         assert ours.low <= ours.mean <= ours.high, path
     # a value that the questions do not give
     unknown = Ours(1e6, None, None, 36)
-    assert add_interval(unknown, trace, TOKENS) == add_interval(unknown, trace.parent, TOKENS) == unknown
+    assert (
+        add_interval(unknown, trace, TOKENS)
+        == add_interval(unknown, trace.parent, TOKENS)
+        == unknown
+    )
     assert compare_rows([trace], [bare], TOKENS) == 1
     assert compare_rows([bare], [trace], TOKENS) == -1
     assert compare_rows([trace], [trace], TOKENS) == 0
@@ -206,6 +269,8 @@ def test_means_have_bootstrap_intervals(kgqa: Kgqa) -> None:
 
 def test_means_without_question_scores_are_weighted(tmp_path: Path) -> None:
     judged = PublishedMetric("", "judge.accuracy", "%", "")
-    pooled = pool_values([Ours(80.0, 70.0, 90.0, 10), Ours(50.0, 45.0, 55.0, 30)], [tmp_path, tmp_path], judged)
+    pooled = pool_values(
+        [Ours(80.0, 70.0, 90.0, 10), Ours(50.0, 45.0, 55.0, 30)], [tmp_path, tmp_path], judged
+    )
     assert (pooled.mean, pooled.questions) == (57.5, 40)
     assert (pooled.low, pooled.high) == pytest.approx((57.5 - 4.507, 57.5 + 4.507), abs=0.01)

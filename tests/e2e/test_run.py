@@ -22,7 +22,17 @@ from kgqa.experiment.check import count_leaks
 from kgqa.experiment.selection import QuestionSelection
 from kgqa.types import Question
 from tests.adapters_for_tests import write_lora
-from tests.e2e.conftest import DEMO, QUICK, TWO, Kgqa, before_each_call, lines_of, refused, write_lines, write_rules
+from tests.e2e.conftest import (
+    DEMO,
+    QUICK,
+    TWO,
+    Kgqa,
+    before_each_call,
+    lines_of,
+    refused,
+    write_lines,
+    write_rules,
+)
 from tests.e2e.processes import files_of, kill_after, lasting, replies_kept
 
 
@@ -30,7 +40,14 @@ from tests.e2e.processes import files_of, kill_after, lasting, replies_kept
 def test_a_run_leaves_everything_that_explains_it(kgqa: Kgqa, method: str) -> None:
     ran = kgqa("run", f"method={method}", "limit=3", *QUICK)
     assert ran.folder.parts[:3] == ("outputs", "demo", method)
-    files = {"config.yaml", "manifest.json", "predictions.jsonl", "trace.jsonl.zst", "metrics.json", "report.md"}
+    files = {
+        "config.yaml",
+        "manifest.json",
+        "predictions.jsonl",
+        "trace.jsonl.zst",
+        "metrics.json",
+        "report.md",
+    }
     assert files <= {file.name for file in ran.folder.iterdir()}
     metrics = ran.json("metrics.json")
     assert (metrics["questions"], metrics["failed"]) == (3, 0)
@@ -38,10 +55,27 @@ def test_a_run_leaves_everything_that_explains_it(kgqa: Kgqa, method: str) -> No
     scores = [metrics["scores"][name] for name in ("em", "f1", "support_recall")]
     assert [score for score in scores if not 0 <= score["low"] <= score["mean"] <= 100] == []
     lines = lines_of(ran.folder / "predictions.jsonl")
-    assert [line["question_id"] for line in lines] == ["2hop__demo_01", "2hop__demo_02", "3hop1__demo_03"]
-    assert list(lines[0])[:8] == ["question_id", "question", "gold", "answer", "error", "em", "f1", "evidence"]
-    assert sum(line["f1"] for line in lines) / 3 == pytest.approx(metrics["scores"]["f1"]["mean"], abs=1e-3)
-    second = kgqa("run", f"method={method}", "limit=3", "run_name=second", "max_parallel_questions=1", *QUICK)
+    assert [line["question_id"] for line in lines] == [
+        "2hop__demo_01",
+        "2hop__demo_02",
+        "3hop1__demo_03",
+    ]
+    assert list(lines[0])[:8] == [
+        "question_id",
+        "question",
+        "gold",
+        "answer",
+        "error",
+        "em",
+        "f1",
+        "evidence",
+    ]
+    assert sum(line["f1"] for line in lines) / 3 == pytest.approx(
+        metrics["scores"]["f1"]["mean"], abs=1e-3
+    )
+    second = kgqa(
+        "run", f"method={method}", "limit=3", "run_name=second", "max_parallel_questions=1", *QUICK
+    )
     assert second.folder != ran.folder
     assert second.json("metrics.json")["cost"]["paid"]["calls"] == 0
     assert second.json("metrics.json")["cost"]["method"] == metrics["cost"]["method"]
@@ -66,11 +100,14 @@ def test_triples_are_built_ahead_and_read_offline(kgqa: Kgqa) -> None:
     stats = kgqa("kg", "stats", "limit=2", *QUICK)
     assert "triples per question" in stats.out
     refused(
-        kgqa("run", "method=trace", "limit=9", "kg.require_existing=true", *QUICK), "kgqa kg build method=trace limit=9"
+        kgqa("run", "method=trace", "limit=9", "kg.require_existing=true", *QUICK),
+        "kgqa kg build method=trace limit=9",
     )
 
 
-@pytest.mark.parametrize("keys", [("method=trace", "limit=3"), ("method=verify",)], ids=["trace", "verify"])
+@pytest.mark.parametrize(
+    "keys", [("method=trace", "limit=3"), ("method=verify",)], ids=["trace", "verify"]
+)
 def test_killed_run_resumes_to_the_same_bytes(
     keys: tuple[str, ...], kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,10 +116,14 @@ def test_killed_run_resumes_to_the_same_bytes(
     generator = random.Random(7)
     replies = 0
     for _ in range(2):
-        replies = kill_after(replies + generator.randint(1, 25), [*slow, "run_name=killed"], tmp_path)
+        replies = kill_after(
+            replies + generator.randint(1, 25), [*slow, "run_name=killed"], tmp_path
+        )
     resumed = kgqa(*slow, "run_name=killed")
     cost = resumed.json("metrics.json")["cost"]
-    assert cost["paid"]["calls"] + cost["extraction_paid"]["calls"] <= replies_kept(tmp_path) - replies
+    assert (
+        cost["paid"]["calls"] + cost["extraction_paid"]["calls"] <= replies_kept(tmp_path) - replies
+    )
     killed = lasting(resumed.folder)
     (tmp_path / "elsewhere").mkdir()
     # an uninterrupted run that shares no cache
@@ -104,18 +145,25 @@ FIRST, SECOND = "2hop__demo_01", "2hop__demo_02"
 ASKED = ("run", "method=no_context", "dataset=demo", "roles.reader=+evaluator", *QUICK)
 
 
-def artefact(ids: Sequence[str] = (), texts: Sequence[str] = (), name: str = "outputs/trained/evaluator/abc") -> Path:
+def artefact(
+    ids: Sequence[str] = (), texts: Sequence[str] = (), name: str = "outputs/trained/evaluator/abc"
+) -> Path:
     """As training leaves it: an adapter, and the hashes of the questions in its manifest."""
     folder = Path(name)
     write_lora(folder / "adapter")
-    hashes = {"question_hashes": [id_hash("demo", id_) for id_ in ids], "text_hashes": [*map(text_hash, texts)]}
+    hashes = {
+        "question_hashes": [id_hash("demo", id_) for id_ in ids],
+        "text_hashes": [*map(text_hash, texts)],
+    }
     (folder / "manifest.json").write_text(json.dumps({"examples": hashes}), encoding="utf-8")
     return folder
 
 
 def test_trained_questions_stop_a_run_unless_allowed(kgqa: Kgqa) -> None:
     folder = artefact([FIRST])
-    trained = "roles.reader=+evaluator was trained on 1. Scores on training questions are meaningless"
+    trained = (
+        "roles.reader=+evaluator was trained on 1. Scores on training questions are meaningless"
+    )
     refused(kgqa(*ASKED, "limit=3"), f"of 3 questions {trained}")
     assert kgqa(*ASKED, "limit=3", "dry_run=true").code == 2
     assert kgqa(*ASKED, f"ids=[{SECOND},3hop1__demo_03]").code == 0
@@ -145,7 +193,9 @@ def test_trained_questions_match_by_id_or_text() -> None:
     moved = [Question("9", "what  is 2?", ("it",))]
     assert count_leaks({"key": files}, "mine", asked) == {"key": 2}
     assert count_leaks({"key": files}, "mine", asked[2:]) == {}
-    assert count_leaks({"key": trained_on(("mine", "2", asked[2].text))}, "mine", moved) == {"key": 1}
+    assert count_leaks({"key": trained_on(("mine", "2", asked[2].text))}, "mine", moved) == {
+        "key": 1
+    }
     assert count_leaks({"key": files.replace(text_hashes=())}, "theirs", asked) == {}
 
 
@@ -167,7 +217,9 @@ def test_fewer_questions_never_replace_more(kgqa: Kgqa) -> None:
 @pytest.mark.parametrize("place", ["output_dir=here", "run_name=here"])
 def test_folder_of_the_user_is_not_exchanged(kgqa: Kgqa, place: str) -> None:
     whole = kgqa(*GOLDEN, "limit=3", place)
-    refused(kgqa(*GOLDEN, "limit=2", place), "3 questions are answered in this folder. A run of 2 would")
+    refused(
+        kgqa(*GOLDEN, "limit=2", place), "3 questions are answered in this folder. A run of 2 would"
+    )
     assert len(question_ids(whole.folder)) == 3
 
 
@@ -187,9 +239,15 @@ def test_scripted_run_is_marked_in_name_and_reports(kgqa: Kgqa) -> None:
     [
         ("method.beam=five", "method.beam"),
         ("model=qwen3_8b engine=openai", "OPENAI_API_KEY"),
-        ("engine=scripted method=golden judge=three_way judge.model=gpt_4o_mini@openai", "OPENAI_API_KEY"),
+        (
+            "engine=scripted method=golden judge=three_way judge.model=gpt_4o_mini@openai",
+            "OPENAI_API_KEY",
+        ),
         ("model.path=folder model.sha256=null", "engine=llamacpp reads .gguf files only"),
-        ("engine=transformers model.path=folder model.sha256=null", "folder: no tokenizer.json. Save"),
+        (
+            "engine=transformers model.path=folder model.sha256=null",
+            "folder: no tokenizer.json. Save",
+        ),
         ("engine=scripted method=kgp graph=tagme", "TAGME_TOKEN"),
     ],
 )
@@ -200,14 +258,18 @@ def test_failed_start_leaves_nothing(words: str, message: str, kgqa: Kgqa, tmp_p
     assert ran.code == 2
     assert message in ran.err
     assert "continue" not in ran.err
-    assert [path for path in (tmp_path / "outputs").glob("*") if not path.name.startswith(".")] == []
+    assert [
+        path for path in (tmp_path / "outputs").glob("*") if not path.name.startswith(".")
+    ] == []
 
 
 PRICES = "model.prices={input: 1.0, cached: 0.5, output: 2.0}"
 COMMAND = ("run", "method=all_documents", *QUICK)
 
 
-def test_a_finished_run_is_shown_and_stays_as_it_is(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_run_is_shown_and_stays_as_it_is(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # its verdicts are kept by a command without judge
     first = kgqa(*COMMAND, "judge=kgp")
     before = files_of(first.folder)
@@ -217,7 +279,10 @@ def test_a_finished_run_is_shown_and_stays_as_it_is(kgqa: Kgqa, monkeypatch: pyt
     assert (again.code, again.folder) == (0, first.folder)
     assert "already complete" in again.out
     assert files_of(first.folder) == before
-    scores = [[line for line in ran.out.splitlines() if line.startswith(("EM", "F1"))] for ran in (first, again)]
+    scores = [
+        [line for line in ran.out.splitlines() if line.startswith(("EM", "F1"))]
+        for ran in (first, again)
+    ]
     assert scores[0] == scores[1]
 
 
@@ -306,7 +371,9 @@ def fail(monkeypatch: pytest.MonkeyPatch) -> Fail:
 
     def failing(first: int) -> None:
         def some(self: Scripted, calls: Any) -> Any:
-            return [EngineError("no reply")] * len(calls[:first]) + list(answer(self, calls[first:]))
+            return [EngineError("no reply")] * len(calls[:first]) + list(
+                answer(self, calls[first:])
+            )
 
         monkeypatch.setattr(Scripted, "answer", some)
 
@@ -319,18 +386,28 @@ def test_run_without_any_answer_has_no_score_and_fails(kgqa: Kgqa, fail: Fail) -
     assert ran.code == 2
     assert "4 of 4 questions failed, above max_failure_rate=0.05" in ran.out + ran.err
     assert "EngineError: no reply" in ran.out + ran.err
-    assert not [line for line in (ran.out + ran.err).splitlines() if line.startswith(("EM ", "F1 "))]
+    assert not [
+        line for line in (ran.out + ran.err).splitlines() if line.startswith(("EM ", "F1 "))
+    ]
     metrics = ran.json("metrics.json")
-    assert (metrics["failed"], {score["mean"] for score in metrics["scores"].values()}) == (4, {None})
+    assert (metrics["failed"], {score["mean"] for score in metrics["scores"].values()}) == (
+        4,
+        {None},
+    )
     assert "| EM |" not in ran.text("report.md")
-    assert "every question of this run failed. Run its command again" in kgqa("evaluate", str(ran.folder)).err
+    assert (
+        "every question of this run failed. Run its command again"
+        in kgqa("evaluate", str(ran.folder)).err
+    )
     fail(0)
     again = kgqa(*FAILING, "max_failure_rate=0.5")
     assert (again.code, again.folder, again.json("metrics.json")["failed"]) == (0, ran.folder, 0)
 
 
 @pytest.mark.parametrize(("limit", "code"), [("0.24", 2), ("0.25", 0)])
-def test_max_failure_rate_is_the_share_that_may_fail(kgqa: Kgqa, fail: Fail, limit: str, code: int) -> None:
+def test_max_failure_rate_is_the_share_that_may_fail(
+    kgqa: Kgqa, fail: Fail, limit: str, code: int
+) -> None:
     fail(1)
     ran = kgqa(*FAILING, f"max_failure_rate={limit}")
     sweep = kgqa("run", "-m", *FAILING[1:], "seed=1,2", f"max_failure_rate={limit}")
@@ -364,17 +441,24 @@ def test_failed_questions_are_named_with_every_score(kgqa: Kgqa, fail: Fail) -> 
     fail(0)
     sound = kgqa(*FAILING, "run_name=b", "seed=3").folder
     compared = kgqa("compare", str(ran.folder), str(sound))
-    assert "A answered 3 of 4, B answered 4 of 4. Each pair is compared on the questions that both" in compared.out
+    assert (
+        "A answered 3 of 4, B answered 4 of 4. Each pair is compared on the questions that both"
+        in compared.out
+    )
     again = kgqa("run", "-m", *FAILING[1:], "seed=1,2", "max_failure_rate=1", "sweep.name=s")
     assert "2 done" in again.out
     assert "answered" not in kgqa("compare", str(sound), str(sound)).out
 
 
-def test_failed_extraction_is_named_and_tried_again(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_extraction_is_named_and_tried_again(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
     extractions = count()
 
     def fail_first(_: Scripted, call: Any) -> EngineError | None:
-        return EngineError("no reply") if call.role == "extractor" and next(extractions) == 0 else None
+        return (
+            EngineError("no reply") if call.role == "extractor" and next(extractions) == 0 else None
+        )
 
     before_each_call(monkeypatch, fail_first)
     monkeypatch.setattr("kgqa.kg.graph.MAX_FAILED", 1.0)

@@ -20,12 +20,34 @@ from kgqa.report.run_report import notices
 from kgqa.runtime.monitor import Heartbeat, read_heartbeats
 from tests.e2e.conftest import Kgqa, lines_of
 from tests.e2e.processes import finish, kill_after, replies_kept, started, wait_for_replies
-from tests.engines.misbehaving import Body, Conversation, Misbehaving, answer, late, prompt, refuse, reply, reset
+from tests.engines.misbehaving import (
+    Body,
+    Conversation,
+    Misbehaving,
+    answer,
+    late,
+    prompt,
+    refuse,
+    reply,
+    reset,
+)
 
 pytest.importorskip("aiohttp", reason="engine openai needs aiohttp")
 SECRET = "sk-Tr0ub4dor-and-three"
-RUN = ("run", "method=no_context", "limit=10", "model=gpt_4o_mini", "engine=openai", "ranker=lexical")
-QUICK = ("engine.backoff=0.02", "engine.server_timeout=1.0", "engine.retries=2", "engine.concurrency=2")
+RUN = (
+    "run",
+    "method=no_context",
+    "limit=10",
+    "model=gpt_4o_mini",
+    "engine=openai",
+    "ranker=lexical",
+)
+QUICK = (
+    "engine.backoff=0.02",
+    "engine.server_timeout=1.0",
+    "engine.retries=2",
+    "engine.concurrency=2",
+)
 
 
 @pytest.fixture
@@ -48,7 +70,9 @@ def everything_written(folder: Path) -> bytes:
     return content
 
 
-def test_run_stops_with_its_server_and_resumes(server: Misbehaving, kgqa: Kgqa, tmp_path: Path) -> None:
+def test_run_stops_with_its_server_and_resumes(
+    server: Misbehaving, kgqa: Kgqa, tmp_path: Path
+) -> None:
     command = [*RUN, *QUICK, "engine.server_timeout=8.0"]
     running = started(command, tmp_path)
     wait_for_replies(tmp_path, 3)
@@ -57,7 +81,11 @@ def test_run_stops_with_its_server_and_resumes(server: Misbehaving, kgqa: Kgqa, 
     beat: dict[str, Any] = {"ended": 0}
     while time.monotonic() < until and not 3 <= beat["ended"] < 10:
         (beat,) = json.loads(kgqa("runs", "--running", "--json").out)
-    assert beat | {"what": "run", "stage": "questions", "count": 10, "state": "running", "pid": running.pid} == beat
+    assert (
+        beat
+        | {"what": "run", "stage": "questions", "count": 10, "state": "running", "pid": running.pid}
+        == beat
+    )
     assert beat["tokens"] > 0
     assert beat["usd"] > 0
     out, err = running.communicate(timeout=60)
@@ -89,21 +117,27 @@ def test_run_stops_with_its_server_and_resumes(server: Misbehaving, kgqa: Kgqa, 
     assert SECRET not in out + err + again.out + again.err
 
 
-def test_sweep_stops_at_the_cell_that_lost_its_server(server: Misbehaving, kgqa: Kgqa, tmp_path: Path) -> None:
+def test_sweep_stops_at_the_cell_that_lost_its_server(
+    server: Misbehaving, kgqa: Kgqa, tmp_path: Path
+) -> None:
     patient = (*QUICK, "engine.server_timeout=3")
     sweep = ("run", "-m", "method=no_context,all_documents", *RUN[2:], *patient, "sweep.name=lost")
     server.faults.extend([refuse(503)] * 1000)
     ran = kgqa(*sweep)
     assert ran.code == 3
     assert f"kgqa: {server.url} has not answered any call for 3 s" in ran.err
-    assert [file.name for file in (tmp_path / "outputs/sweeps/lost/cells").glob("*.json")] == ["000.json"]
+    assert [file.name for file in (tmp_path / "outputs/sweeps/lost/cells").glob("*.json")] == [
+        "000.json"
+    ]
     server.faults.clear()
     again = kgqa(*sweep)
     assert again.code == 0, again.err
     assert "cells: 2 done" in again.out
 
 
-def test_budget_stops_a_run_and_a_higher_one_resumes(server: Misbehaving, kgqa: Kgqa, tmp_path: Path) -> None:
+def test_budget_stops_a_run_and_a_higher_one_resumes(
+    server: Misbehaving, kgqa: Kgqa, tmp_path: Path
+) -> None:
     stop = kgqa(*RUN, *QUICK, "run_name=paid", "engine.concurrency=1", "engine.budget_tokens=100")
     assert stop.code == 2
     assert "kgqa: engine.budget_tokens=100 is spent" in stop.err
@@ -116,8 +150,14 @@ def test_budget_stops_a_run_and_a_higher_one_resumes(server: Misbehaving, kgqa: 
     assert ran.json("metrics.json")["context_tokens"] is None
 
 
-def test_faults_are_errors_and_never_answers(server: Misbehaving, kgqa: Kgqa, tmp_path: Path) -> None:
-    faults = [refuse(400, f"bad request with {SECRET}"), refuse(500, f"broken with {SECRET}"), reset]
+def test_faults_are_errors_and_never_answers(
+    server: Misbehaving, kgqa: Kgqa, tmp_path: Path
+) -> None:
+    faults = [
+        refuse(400, f"bad request with {SECRET}"),
+        refuse(500, f"broken with {SECRET}"),
+        reset,
+    ]
     failing: list[str] = []
 
     def fail(conversation: Conversation, body: Body) -> None:
@@ -142,26 +182,48 @@ def test_faults_are_errors_and_never_answers(server: Misbehaving, kgqa: Kgqa, tm
     assert SECRET not in ran.out + ran.err
     # there was something to leave out
     assert b"[key]" in everything_written(tmp_path)
-    log = [line for line in lines_of(ran.folder / "log.jsonl") if line["event"] in ("wait", "retry")]
+    log = [
+        line for line in lines_of(ran.folder / "log.jsonl") if line["event"] in ("wait", "retry")
+    ]
     assert any("[key]" in line["cause"] for line in log)
 
 
 def test_replies_of_another_model_are_counted(kgqa: Kgqa, server: Misbehaving) -> None:
-    server.always = lambda talk, body: talk.answer(200, reply(body, "Pellery") | {"model": "gpt-4o"})
+    server.always = lambda talk, body: talk.answer(
+        200, reply(body, "Pellery") | {"model": "gpt-4o"}
+    )
     command = ("run", "method=no_context", "limit=3", "model=gpt_4o_mini", f"server={server.url}")
     # the second time from the call cache
     for _ in range(2):
         ran = kgqa(*command, "run_name=mine")
-        warning = "warning: another model answered 3 calls: gpt-4o. The run is named after gpt_4o_mini."
+        warning = (
+            "warning: another model answered 3 calls: gpt-4o. The run is named after gpt_4o_mini."
+        )
         assert ran.out.index(warning) < ran.out.index("EM ")
         assert Metrics.read(ran.folder).cost.method.flags["answered_by:gpt-4o"].calls == 3
-        assert "**Another model answered 3 calls: gpt-4o.**" in notices(FinishedRun.read(ran.folder))[0]
+        assert (
+            "**Another model answered 3 calls: gpt-4o.**"
+            in notices(FinishedRun.read(ran.folder))[0]
+        )
         (ran.folder / "metrics.json").unlink()
 
 
 def test_specified_finished_run_needs_no_server(server: Misbehaving, kgqa: Kgqa) -> None:
-    command = ("run", "method=no_context", "limit=2", "engine=openai", f"engine.base_url={server.url}", *QUICK)
-    named = (*command, "ranker=lexical", "engine.server=hosted", "model=gpt_4o_mini", "engine.served_model=other")
+    command = (
+        "run",
+        "method=no_context",
+        "limit=2",
+        "engine=openai",
+        f"engine.base_url={server.url}",
+        *QUICK,
+    )
+    named = (
+        *command,
+        "ranker=lexical",
+        "engine.server=hosted",
+        "model=gpt_4o_mini",
+        "engine.served_model=other",
+    )
     first = kgqa(*named)
     assert first.code == 0, first.err
     server.stop()
@@ -173,7 +235,9 @@ def test_specified_finished_run_needs_no_server(server: Misbehaving, kgqa: Kgqa)
     assert "has not answered any call for 1 s" in more.err
 
 
-def test_killed_run_is_shown_as_stopped_until_resumed(kgqa: Kgqa, server: Misbehaving, tmp_path: Path) -> None:
+def test_killed_run_is_shown_as_stopped_until_resumed(
+    kgqa: Kgqa, server: Misbehaving, tmp_path: Path
+) -> None:
     kill_after(3, [*RUN, *QUICK], tmp_path)
     (beat,) = read_heartbeats()
     beat.replace(updated=beat.updated - 600).write()
@@ -183,19 +247,29 @@ def test_killed_run_is_shown_as_stopped_until_resumed(kgqa: Kgqa, server: Misbeh
     assert "stopped: no heartbeat" in output
     assert f"Continue with: kgqa {' '.join([*RUN, *QUICK])}" in output
     assert kgqa(*RUN, *QUICK).code == 0
-    Heartbeat(what="run", folder="a", command="", host="here", pid=1, started=1, updated=1).write()  # an old one
+    Heartbeat(
+        what="run", folder="a", command="", host="here", pid=1, started=1, updated=1
+    ).write()  # an old one
     Path("outputs/.running/damaged.json").write_text("{", encoding="utf-8")
     assert "no running work in outputs/" in kgqa("runs", "--running").out
 
 
 THINKING = (*RUN[:2], "limit=1", *RUN[3:], "model.thinking=low")
-COUNTED: dict[str, Any] = {"completion_tokens": 125, "completion_tokens_details": {"reasoning_tokens": 100}}
+COUNTED: dict[str, Any] = {
+    "completion_tokens": 125,
+    "completion_tokens_details": {"reasoning_tokens": 100},
+}
 
 
 def test_answer_is_scored_and_reasoning_is_shown(kgqa: Kgqa, server: Misbehaving) -> None:
     server.always = answer({"content": "Pellery", "reasoning": "It lies in the north."}, **COUNTED)
-    planned = [kgqa(*THINKING, f"model.thinking={word}", "dry_run=true").out for word in ("off", "low")]
-    rows = [next(line for line in out.splitlines() if line.startswith("reader ")).split() for out in planned]
+    planned = [
+        kgqa(*THINKING, f"model.thinking={word}", "dry_run=true").out for word in ("off", "low")
+    ]
+    rows = [
+        next(line for line in out.splitlines() if line.startswith("reader ")).split()
+        for out in planned
+    ]
     generated = [int(row[-1].replace(",", "")) for row in rows]
     assert generated[1] == generated[0] + 1024
     assert not server.asked
@@ -229,7 +303,9 @@ def test_two_processes_pay_each_call_once(server: Misbehaving, kgqa: Kgqa, tmp_p
     tracing = ("run", "method=trace", "limit=4", *RUN[3:], "demonstrations_ranker=lexical")
     commands = [[*tracing, f"run_name={name}"] for name in ("one", "two")]
     both = [started(command, tmp_path) for command in commands]
-    first, second = ((finish(running, tmp_path) / "predictions.jsonl").read_text() for running in both)
+    first, second = (
+        (finish(running, tmp_path) / "predictions.jsonl").read_text() for running in both
+    )
     asked = sum(server.answered.values())
     assert asked >= 4
     assert set(server.answered.values()) == {1}

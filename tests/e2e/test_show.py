@@ -13,7 +13,9 @@ def run(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the folder of a run with a right answer, a wrong one and a failed call."""
     monkeypatch.setattr("kgqa.cli.terminal.WIDTH", 80)
     error = EngineError("no reply")
-    before_each_call(monkeypatch, lambda engine, call: error if "Who founded" in engine.render(call) else None)
+    before_each_call(
+        monkeypatch, lambda engine, call: error if "Who founded" in engine.render(call) else None
+    )
     rules = write_rules([("architect of the Candle", "Pellery"), ("opened first", "Candle")])
     return str(kgqa("run", "method=golden", "limit=3", "max_failure_rate=1", rules, *QUICK).folder)
 
@@ -31,7 +33,10 @@ def test_show_lists_questions_in_the_order_of_the_file(kgqa: Kgqa, run: str) -> 
     brief, calls = (kgqa("show", run, "2hop__demo_02", *more).out for more in ((), ("--calls",)))
     assert "scores: EM 0.0 · F1 66.7 (musique profile)" in brief
     title = "Saddlers' Bridge"  # neither gold nor used
-    assert [(f"{title}:" in page, "[user]" in page) for page in (brief, calls)] == [(False, False), (True, True)]
+    assert [(f"{title}:" in page, "[user]" in page) for page in (brief, calls)] == [
+        (False, False),
+        (True, True),
+    ]
     assert title in brief
     for options, ids, limited in [
         ("--wrong", ["2hop__demo_02"], []),

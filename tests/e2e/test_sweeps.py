@@ -35,12 +35,28 @@ from kgqa.runtime.services import Service
 from kgqa.scoring import questions as scored_questions
 from kgqa.sweeps.cells import load_cell
 from kgqa.sweeps.running import run_cell
-from tests.e2e.conftest import QUICK, TWO, Kgqa, before_each_call, refused, result, statuses, write_rules
+from tests.e2e.conftest import (
+    QUICK,
+    TWO,
+    Kgqa,
+    before_each_call,
+    refused,
+    result,
+    statuses,
+    write_rules,
+)
 from tests.e2e.processes import finish, replies_kept, started
 
 
 def test_every_combination_runs_and_is_reported(kgqa: Kgqa) -> None:
-    sweep = ("run", "-m", "method=glob([golden,no_c*])", "++seed=range(0,2)", "sweep.name=mine", *QUICK)
+    sweep = (
+        "run",
+        "-m",
+        "method=glob([golden,no_c*])",
+        "++seed=range(0,2)",
+        "sweep.name=mine",
+        *QUICK,
+    )
     ran = kgqa(*sweep, "limit=3")
     assert ran.folder == Path("outputs/sweeps/mine")
     cells = ran.json("sweep.json")["cells"]
@@ -48,7 +64,9 @@ def test_every_combination_runs_and_is_reported(kgqa: Kgqa) -> None:
         "method=golden ++seed=0", "method=golden ++seed=1", "method=no_context ++seed=0", "method=no_context ++seed=1",
     ]  # fmt: skip
     assert statuses(ran.folder) == ["done"] * 4
-    assert [cell["run"] for cell in cells if not (Path(cell["run"]) / "metrics.json").is_file()] == []
+    assert [
+        cell["run"] for cell in cells if not (Path(cell["run"]) / "metrics.json").is_file()
+    ] == []
     page = (ran.folder / "report.md").read_text().replace("../../", "outputs/")
     assert [cell["run"] for cell in cells if cell["run"] not in page] == []
     # as if the sweep were still running
@@ -64,11 +82,22 @@ def test_every_combination_runs_and_is_reported(kgqa: Kgqa) -> None:
     metrics = json.loads((Path(rows[0]["run"]) / "metrics.json").read_text())
     assert float(rows[0]["F1"]) == metrics["scores"]["f1"]["mean"]
     assert float(rows[0]["F1 low"]) == metrics["scores"]["f1"]["low"]
-    refused(kgqa("run", "-m", "method=golden", "limit=2", "sweep.name=mine", *QUICK), "another sweep: 4 cells, not 1")
+    refused(
+        kgqa("run", "-m", "method=golden", "limit=2", "sweep.name=mine", *QUICK),
+        "another sweep: 4 cells, not 1",
+    )
 
 
 def test_repeats_are_one_row_with_their_spread(kgqa: Kgqa) -> None:
-    ran = kgqa("run", "-m", "method=golden,retrieve_read", "repeats=3", "limit=3", "sweep.name=mine", *QUICK)
+    ran = kgqa(
+        "run",
+        "-m",
+        "method=golden,retrieve_read",
+        "repeats=3",
+        "limit=3",
+        "sweep.name=mine",
+        *QUICK,
+    )
     cells = ran.json("sweep.json")["cells"]
     assert len({cell["run"] for cell in cells}) == 6
     assert cells[2]["overrides"][-1] == "repeat=3"
@@ -119,7 +148,9 @@ def test_finished_cells_run_again_after_a_code_change(
 
 
 @pytest.mark.parametrize("judge", [(), ("judge=kgp",)], ids=["no judge", "a judge"])
-def test_a_cell_does_its_work_once(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, judge: tuple[str, ...]) -> None:
+def test_a_cell_does_its_work_once(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, judge: tuple[str, ...]
+) -> None:
     works = Counter[str]()
 
     def watch(place: object, name: str) -> None:
@@ -133,7 +164,12 @@ def test_a_cell_does_its_work_once(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, 
 
     watch(FileDataset, "questions")
     watch(scored_questions, "score")
-    assert kgqa("run", "-m", "method=golden,no_context", "limit=3", "sweep.name=s", *judge, *QUICK).code == 0
+    assert (
+        kgqa(
+            "run", "-m", "method=golden,no_context", "limit=3", "sweep.name=s", *judge, *QUICK
+        ).code
+        == 0
+    )
     assert works == {"questions": 2, "score": 2 * 3}
 
 
@@ -155,7 +191,10 @@ def test_sweeps_and_single_runs_share_folders(kgqa: Kgqa) -> None:
     kgqa("run", "method=golden", "limit=3", *QUICK)
     kgqa("report", str(first.folder), "--format", "md")
     report = (first.folder / "report.md").read_text()
-    assert "| 0 | method=golden | changed | another command has run its questions with another selection" in report
+    assert (
+        "| 0 | method=golden | changed | another command has run its questions with another selection"
+        in report
+    )
     assert "1 of 2 cells" in report
     assert "cells: 1 done, 1 skipped" in kgqa(*TWO).out
     assert "cells: 2 done" in kgqa("run", "-m", "method=golden,no_context", "limit=4", *QUICK).out
@@ -164,7 +203,9 @@ def test_sweeps_and_single_runs_share_folders(kgqa: Kgqa) -> None:
 def test_cells_run_their_frozen_configuration(kgqa: Kgqa) -> None:
     ran = kgqa(*TWO)
     configuration = ran.folder / "cells/001.yaml"
-    configuration.write_text(configuration.read_text().replace("max_answer_tokens: 25", "max_answer_tokens: 7"))
+    configuration.write_text(
+        configuration.read_text().replace("max_answer_tokens: 25", "max_answer_tokens: 7")
+    )
     cell = load_cell(ran.folder, 1)
     assert cell.config["method"]["max_answer_tokens"] == 7
     run_cell(cell, ran.folder, Pool())
@@ -214,10 +255,14 @@ def test_dry_run_counts_every_cell_and_calls_nothing(kgqa: Kgqa, tmp_path: Path)
     assert "calls of 2 finished runs of trace" in kgqa(*pair, "dry_run=true", "limit=9").out
 
 
-def test_launcher_is_not_started_for_finished_cells(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launcher_is_not_started_for_finished_cells(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kgqa("run", "method=golden", "limit=2", *QUICK)
     launched: list[int] = []
-    monkeypatch.setattr("kgqa.sweeps.launching.launch", lambda sweep, numbers, hydra: launched.extend(numbers))
+    monkeypatch.setattr(
+        "kgqa.sweeps.launching.launch", lambda sweep, numbers, hydra: launched.extend(numbers)
+    )
     ran = kgqa(*TWO, "hydra/launcher=joblib")
     assert launched == [1]
     assert "cells: 1 skipped, 1 not run" in ran.out
@@ -234,27 +279,43 @@ def test_joblib_runs_cells_in_separate_processes(kgqa: Kgqa, tmp_path: Path) -> 
     here = kgqa(*pair)
     other = tmp_path / "other"
     other.mkdir()
-    folder = finish(started([*pair, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"], other), other)
+    folder = finish(
+        started([*pair, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"], other), other
+    )
     runs = [result(here.folder, number)["run"] for number in range(2)]
     assert [result(folder, number)["run"] for number in range(2)] == runs
     predictions = [Path(run, "predictions.jsonl").read_bytes() for run in runs]
     assert [(other / run / "predictions.jsonl").read_bytes() for run in runs] == predictions
     assert not list(other.rglob(".hydra"))
-    assert {file.parent.name for file in other.rglob("multirun.yaml")} == {"launcher"}  # within the sweep's folder
+    assert {file.parent.name for file in other.rglob("multirun.yaml")} == {
+        "launcher"
+    }  # within the sweep's folder
 
 
 def test_ctrl_c_ends_a_sweep_with_130_and_saves_cells(kgqa: Kgqa, tmp_path: Path) -> None:
-    slow = ["run", "-m", "method=golden,no_context,all_documents", "limit=2", "engine.delay=2", *QUICK]
+    slow = [
+        "run",
+        "-m",
+        "method=golden,no_context,all_documents",
+        "limit=2",
+        "engine.delay=2",
+        *QUICK,
+    ]
     running = started(slow, tmp_path)
     deadline = time.monotonic() + 240
-    while not list(tmp_path.glob("outputs/sweeps/*/cells/001.json")) and time.monotonic() < deadline:
+    while (
+        not list(tmp_path.glob("outputs/sweeps/*/cells/001.json")) and time.monotonic() < deadline
+    ):
         time.sleep(0.02)
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
     lines = [line for line in err.splitlines() if line]
     assert lines[0] == "kgqa: interrupted. Run the same command again to continue"
-    assert any(line.startswith("kgqa: saved in outputs/sweeps/") and "1 of 3 cells" in line for line in lines)
+    assert any(
+        line.startswith("kgqa: saved in outputs/sweeps/") and "1 of 3 cells" in line
+        for line in lines
+    )
     assert lines[-1] == f"kgqa: continue with: kgqa {' '.join(slow)}"
     (folder,) = (tmp_path / "outputs/sweeps").iterdir()
     assert kgqa("report", str(folder), "--format", "csv").code == 0
@@ -263,8 +324,17 @@ def test_ctrl_c_ends_a_sweep_with_130_and_saves_cells(kgqa: Kgqa, tmp_path: Path
     assert "cells: 1 skipped, 2 done" in kgqa(*slow).out
 
 
-def test_failed_cell_stops_no_other_and_is_named(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    ran = kgqa("run", "-m", "method=golden", "model=qwen3_8b", "model.path=no.gguf", "engine=llamacpp,scripted")
+def test_failed_cell_stops_no_other_and_is_named(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = kgqa(
+        "run",
+        "-m",
+        "method=golden",
+        "model=qwen3_8b",
+        "model.path=no.gguf",
+        "engine=llamacpp,scripted",
+    )
     assert ran.code == 2
     assert "cell 0 failed: engine=llamacpp: model.path=no.gguf" in ran.out
     assert "Cells without results" in (ran.folder / "report.md").read_text()
@@ -284,10 +354,14 @@ def test_failed_cell_stops_no_other_and_is_named(kgqa: Kgqa, monkeypatch: pytest
     assert "in stumbles" in (ran.folder / "cells/000.log").read_text()
 
 
-def test_failed_questions_of_a_cell_are_tried_again(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_questions_of_a_cell_are_tried_again(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
     allowed = (*TWO, "max_failure_rate=1")
     with monkeypatch.context() as patch:
-        patch.setattr(Scripted, "answer", lambda self, calls: [EngineError("no reply") for _ in calls])
+        patch.setattr(
+            Scripted, "answer", lambda self, calls: [EngineError("no reply") for _ in calls]
+        )
         failed = kgqa(*TWO)
         assert failed.code == 2
         assert "2 of 2 questions" in result(failed.folder, 0)["error"]
@@ -298,7 +372,9 @@ def test_failed_questions_of_a_cell_are_tried_again(kgqa: Kgqa, monkeypatch: pyt
     assert "cells: 2 skipped" in kgqa(*allowed).out
 
 
-def test_paid_calls_before_an_engine_crashed_count(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paid_calls_before_an_engine_crashed_count(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
     numbers = count(1)
 
     def die_at_second(*_: Any) -> None:
@@ -329,7 +405,9 @@ def test_unfinished_cells_are_completed(kgqa: Kgqa) -> None:
     settings[0].unlink()
     assert kgqa(*TWO).code == 0
     assert [file.read_bytes() for file in settings] == before
-    (folder / "cells/001.json").write_text(json.dumps({**result(folder, 1), "status": "running"}))  # as kill -9 does
+    (folder / "cells/001.json").write_text(
+        json.dumps({**result(folder, 1), "status": "running"})
+    )  # as kill -9 does
     kgqa("report", str(folder), "--format", "md")
     text = (folder / "report.md").read_text()
     assert "| 1 | method=no_context | interrupted | no command is running this sweep" in text
@@ -346,19 +424,29 @@ def test_unfinished_cells_are_completed(kgqa: Kgqa) -> None:
 FULL = "kgqa: standard output: No space left on device. Free disk space or redirect it"
 
 
-def ended(words: tuple[str, ...], redirected: str, folder: Path, **more: str) -> tuple[int, list[str]]:
+def ended(
+    words: tuple[str, ...], redirected: str, folder: Path, **more: str
+) -> tuple[int, list[str]]:
     """Exit code and lines on stderr of a command in a shell."""
     command = f'{shlex.quote(sys.executable)} -m kgqa "$@" {redirected}; exit ${{PIPESTATUS[0]}}'
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **more}
     words = ("bash", "-c", command, "bash", *words)
-    shell = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=environment, check=False)
+    shell = subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, env=environment, check=False
+    )
     return shell.returncode, shell.stderr.splitlines()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
-@pytest.mark.parametrize(("words", "unbuffered"), [("--help", ""), ("data list", "1")], ids=["buffered", "unbuffered"])
-def test_full_disk_behind_the_output_is_one_line(tmp_path: Path, words: str, unbuffered: str) -> None:
-    code, (line,) = ended(tuple(words.split()), "> /dev/full", tmp_path, PYTHONUNBUFFERED=unbuffered)
+@pytest.mark.parametrize(
+    ("words", "unbuffered"), [("--help", ""), ("data list", "1")], ids=["buffered", "unbuffered"]
+)
+def test_full_disk_behind_the_output_is_one_line(
+    tmp_path: Path, words: str, unbuffered: str
+) -> None:
+    code, (line,) = ended(
+        tuple(words.split()), "> /dev/full", tmp_path, PYTHONUNBUFFERED=unbuffered
+    )
     assert (code, line.startswith(FULL)) == (2, True)
 
 
@@ -420,7 +508,9 @@ def run_with(overrides: Sequence[str], pool: Pool | None = None) -> Executed:
 
 def test_runs_and_stages_of_a_pool_share_one_engine(kgqa: Kgqa, events: Counter[str]) -> None:
     with closing(Pool()) as pool:
-        runs = [run_with([*ANSWERING, word], pool).run for word in ("seed=1", "seed=2", "judge=kgp")]
+        runs = [
+            run_with([*ANSWERING, word], pool).run for word in ("seed=1", "seed=2", "judge=kgp")
+        ]
         assert [run.metrics.failed for run in runs] == [0, 0, 0]
         assert events == Counter(loaded=1)
     assert events == Counter(loaded=1, closed=1)

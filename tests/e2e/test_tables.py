@@ -15,17 +15,35 @@ METHODS = ("golden", "no_context")
 
 @pytest.fixture
 def sweep(kgqa: Kgqa) -> str:
-    assert kgqa("run", "-m", "method=golden,no_context", "limit=4", "sweep.name=main", *QUICK).code == 0
+    assert (
+        kgqa("run", "-m", "method=golden,no_context", "limit=4", "sweep.name=main", *QUICK).code
+        == 0
+    )
     return "main"
 
 
 def test_sweep_and_run_become_one_table(kgqa: Kgqa, sweep: str) -> None:
     assert kgqa("run", "method=all_documents", "limit=4", "output_dir=more", *QUICK).code == 0
-    ran = kgqa("report", sweep, "more", "--table", "paper", "--format", "csv", "baseline=golden", "--out", "t.csv")
+    ran = kgqa(
+        "report",
+        sweep,
+        "more",
+        "--table",
+        "paper",
+        "--format",
+        "csv",
+        "baseline=golden",
+        "--out",
+        "t.csv",
+    )
     assert ran.code == 0, ran.err
     with Path("t.csv").open(encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
-    assert [row["method"] for row in rows if row["metric"] == "em"] == ["golden", "no_context", "all_documents"]
+    assert [row["method"] for row in rows if row["metric"] == "em"] == [
+        "golden",
+        "no_context",
+        "all_documents",
+    ]
     metrics = json.loads(Path("more/metrics.json").read_text(encoding="utf-8"))
     assert float(rows[-1]["value"]) == pytest.approx(metrics["scores"]["f1"]["mean"])
 
@@ -43,7 +61,10 @@ def test_judge_of_a_later_evaluation_has_a_column(kgqa: Kgqa, sweep: str) -> Non
 
 @pytest.fixture
 def two_runs(kgqa: Kgqa) -> None:
-    codes = [kgqa("run", f"method={name}", "limit=4", f"output_dir={name}", *QUICK).code for name in METHODS]
+    codes = [
+        kgqa("run", f"method={name}", "limit=4", f"output_dir={name}", *QUICK).code
+        for name in METHODS
+    ]
     assert codes == [0, 0]
 
 
@@ -60,11 +81,16 @@ def test_comparison_is_written(kgqa: Kgqa, end: str) -> None:
     [
         (["--table", "paper"], "--format html: not with --table paper"),
         (["baseline=golden"], "baseline=golden: only with --table paper"),
-        (["--table", "paper", "--format", "md", "metrics=nothing"], "metrics=nothing: no such score"),
+        (
+            ["--table", "paper", "--format", "md", "metrics=nothing"],
+            "metrics=nothing: no such score",
+        ),
     ],
     ids=["format", "no table", "metric"],
 )
-def test_wrong_table_command_is_rejected(kgqa: Kgqa, sweep: str, words: list[str], message: str) -> None:
+def test_wrong_table_command_is_rejected(
+    kgqa: Kgqa, sweep: str, words: list[str], message: str
+) -> None:
     refused(kgqa("report", sweep, *words), message)
 
 
@@ -98,7 +124,9 @@ def _answer_from(passages: str, own: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("own", "fate"), [("Pellery", "own knowledge"), ("I don't know", "abstained")], ids=["knows", "abstains"]
+    ("own", "fate"),
+    [("Pellery", "own knowledge"), ("I don't know", "abstained")],
+    ids=["knows", "abstains"],
 )
 def test_removed_gold_passages_show_own_knowledge(kgqa: Kgqa, own: str, fate: str) -> None:
     rules = _answer_from("born in Pellery", own)
@@ -119,7 +147,10 @@ def test_searching_method_cannot_be_perturbed(kgqa: Kgqa) -> None:
 
 def test_perturbed_run_has_another_name(kgqa: Kgqa) -> None:
     plain = kgqa("run", "method=all_documents", "limit=2", *QUICK).folder
-    assert kgqa("run", "method=all_documents", "limit=2", "dataset.perturb=shuffle", *QUICK).folder != plain
+    assert (
+        kgqa("run", "method=all_documents", "limit=2", "dataset.perturb=shuffle", *QUICK).folder
+        != plain
+    )
 
 
 @pytest.mark.usefixtures("two_runs")

@@ -46,7 +46,9 @@ def test_sets_of_examples_give_mean_and_deviation(kgqa: Kgqa) -> None:
     means = [each["score"]["mean"] for each in result["tested"]]
     assert len(means) == 3
     assert result["mean"] == pytest.approx(sum(means) / 3)
-    assert result["std"] == pytest.approx((sum((m - result["mean"]) ** 2 for m in means) / 2) ** 0.5)
+    assert result["std"] == pytest.approx(
+        (sum((m - result["mean"]) ** 2 for m in means) / 2) ** 0.5
+    )
     assert "mean ± standard deviation" in ran.out
 
 
@@ -67,14 +69,23 @@ def test_dev_has_its_own_file_and_metrics_own_records(kgqa: Kgqa) -> None:
     assert "tune.name=" in other.err
 
 
-def test_failed_cell_on_dev_is_in_the_exit_code(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_cell_on_dev_is_in_the_exit_code(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def die_with_rules(engine: Scripted, _: Any) -> None:
         if engine.rules:
             raise EngineDied("no memory left")
 
     before_each_call(monkeypatch, die_with_rules)
     Path("rules.jsonl").write_text('{"match": "never", "reply": "none"}\n')
-    ran = kgqa(*IRCOT[:3], "engine.rules=rules.jsonl,null", *QUICK, "tune.metric=f1", "tune.dev=2", "tune.test=2")
+    ran = kgqa(
+        *IRCOT[:3],
+        "engine.rules=rules.jsonl,null",
+        *QUICK,
+        "tune.metric=f1",
+        "tune.dev=2",
+        "tune.test=2",
+    )
     assert ran.code == 2
     saved = json.loads(ran.folder.read_text())
     assert [each["status"] for each in saved["tried"]] == ["failed", "done"]
@@ -94,12 +105,17 @@ def test_optuna_proposes_cells_and_resumes(kgqa: Kgqa) -> None:
     assert "best support_recall:" in ran.out
     cells = ran.json("sweep.json")["cells"]
     assert len(cells) == 4
-    assert all("method.reader=" in cell["name"] and "method.passages_per_step=" in cell["name"] for cell in cells)
+    assert all(
+        "method.reader=" in cell["name"] and "method.passages_per_step=" in cell["name"]
+        for cell in cells
+    )
     assert (ran.folder / "report.html").is_file()
     again = kgqa(*SEARCH, "max_parallel_questions=2")  # changes no answer
     assert again.folder == ran.folder
     assert "cells: 4 skipped" in again.out
-    assert [cell["run"] for cell in again.json("sweep.json")["cells"]] == [cell["run"] for cell in cells]
+    assert [cell["run"] for cell in again.json("sweep.json")["cells"]] == [
+        cell["run"] for cell in cells
+    ]
 
 
 @pytest.mark.skipif(find_spec("optuna") is None, reason="needs kgqa[optuna]")
@@ -110,7 +126,10 @@ def test_optuna_proposes_cells_and_resumes(kgqa: Kgqa) -> None:
         ("seed=1,2 hydra.sweeper.n_trials=2", "sweep.metric=: choose from"),
         ("hydra.sweeper.n_trials=2 sweep.metric=f1", "no values to search"),
         ("seed=1,2 hydra.sweeper.n=3", "not a key of hydra/sweeper=optuna"),
-        ("seed=1,2 hydra.sweeper.n_trials=2 hydra.sweeper.seed=x", "hydra.sweeper.seed=x: must be an integer"),
+        (
+            "seed=1,2 hydra.sweeper.n_trials=2 hydra.sweeper.seed=x",
+            "hydra.sweeper.seed=x: must be an integer",
+        ),
     ],
 )
 def test_incomplete_search_is_one_line(kgqa: Kgqa, words: str, message: str) -> None:

@@ -15,11 +15,19 @@ from kgqa.types import Json
 from kgqa.util.digests import text_digest
 from tests.e2e.conftest import QUICK, Kgqa, Ran, before_each_call, lines_of, refused, write_rules
 
-TRIPLES = {"triples": [["Candle Bridge", "designed_by", "Ilse Ravenholt"], ["Ilse Ravenholt", "born_in", "Pellery"]]}
+TRIPLES = {
+    "triples": [
+        ["Candle Bridge", "designed_by", "Ilse Ravenholt"],
+        ["Ilse Ravenholt", "born_in", "Pellery"],
+    ]
+}
 RULES = [
     ("Missing:$", {"triples": []}),
     ("Groups:$", {"groups": [["Ilse Ravenholt", "Candle Bridge"]]}),
-    ("Answer: Pellery\n.*Path:$", {"is_valid": True, "reasoning_path": TRIPLES["triples"], "explanation": "by birth"}),
+    (
+        "Answer: Pellery\n.*Path:$",
+        {"is_valid": True, "reasoning_path": TRIPLES["triples"], "explanation": "by birth"},
+    ),
     ("Answer: 1846\n.*Path:$", "I cannot say."),  # of 2hop__demo_09
     ("Path:$", {"is_valid": False, "reasoning_path": [], "explanation": "nothing says so"}),
     ("Triples:$", TRIPLES),
@@ -46,7 +54,9 @@ def flags(ran: Ran) -> Json:
 def list_questions(kgqa: Kgqa, tmp_path: Path, ids: list[str], *more: str) -> Ran:
     """Verify by a list of these questions."""
     texts = [
-        line["question"] for line in lines_of(kgqa(*RUN).folder / "predictions.jsonl") if line["question_id"] in ids
+        line["question"]
+        for line in lines_of(kgqa(*RUN).folder / "predictions.jsonl")
+        if line["question_id"] in ids
     ]
     file = tmp_path / "wrong.txt"
     file.write_text("\n".join([*texts, *more, ""]), encoding="utf-8")
@@ -57,23 +67,36 @@ def test_dry_run_counts_calls_and_shows_prompts(kgqa: Kgqa, tmp_path: Path) -> N
     dry = verify(kgqa, tmp_path, "limit=3", "dry_run=true", "--prompts")
     # seven gold passages, each extracted and gleaned twice; names and path of each question
     assert (dry.code, "27 model calls" in dry.out) == (0, True)
-    assert all(f"verify/{name} (reader)" in dry.out for name in ("triples", "glean", "resolve", "path"))
+    assert all(
+        f"verify/{name} (reader)" in dry.out for name in ("triples", "glean", "resolve", "path")
+    )
     assert not (tmp_path / "outputs/demo/verify").exists()
 
 
 def test_each_question_gets_a_verdict(kgqa: Kgqa, tmp_path: Path) -> None:
     ran = verify(kgqa, tmp_path, "limit=9")
-    assert (ran.code, verdicts(ran.folder)["2hop__demo_01"], verdicts(ran.folder)["2hop__demo_09"]) == (
+    assert (
+        ran.code,
+        verdicts(ran.folder)["2hop__demo_01"],
+        verdicts(ran.folder)["2hop__demo_09"],
+    ) == (
         0,
         "valid",
         "unverified",
     )
-    assert [flags(ran)[name] for name in ("valid", "noise", "unverified", "unparsable_path")] == [1, 7, 1, 2]
+    assert [flags(ran)[name] for name in ("valid", "noise", "unverified", "unparsable_path")] == [
+        1,
+        7,
+        1,
+        2,
+    ]
 
 
 def test_only_the_share_of_noise_is_a_score(kgqa: Kgqa, tmp_path: Path) -> None:
     ran = verify(kgqa, tmp_path, "limit=9")
-    defined = {name: score for name, score in ran.json("metrics.json")["scores"].items() if score["n"]}
+    defined = {
+        name: score for name, score in ran.json("metrics.json")["scores"].items() if score["n"]
+    }
     assert list(defined) == ["noise"]
     assert defined["noise"]["mean"] == pytest.approx(700 / 9)
     assert "| noise | 77.8  [" in ran.text("report.md")
@@ -105,24 +128,39 @@ def test_failed_question_is_retried_and_is_no_noise(
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     again = verify(kgqa, tmp_path, "limit=3")
-    assert (again.code, again.folder, verdicts(again.folder)["2hop__demo_01"]) == (0, failure.folder, "valid")
+    assert (again.code, again.folder, verdicts(again.folder)["2hop__demo_01"]) == (
+        0,
+        failure.folder,
+        "valid",
+    )
     assert again.json("metrics.json")["cost"]["paid"]["calls"] == 1
 
 
 def test_other_answers_have_no_path(kgqa: Kgqa, tmp_path: Path) -> None:
-    plain, other = (verify(kgqa, tmp_path, "limit=1", *more) for more in ((), ("dataset.perturb=other_answer",)))
-    assert (verdicts(plain.folder), verdicts(other.folder)) == ({"2hop__demo_01": "valid"}, {"2hop__demo_01": "noise"})
+    plain, other = (
+        verify(kgqa, tmp_path, "limit=1", *more) for more in ((), ("dataset.perturb=other_answer",))
+    )
+    assert (verdicts(plain.folder), verdicts(other.folder)) == (
+        {"2hop__demo_01": "valid"},
+        {"2hop__demo_01": "noise"},
+    )
     assert "Agreement" not in other.text("report.md")
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        pytest.param("method.list=nowhere.txt", "method.list=nowhere.txt: No such file or directory", id="list"),
+        pytest.param(
+            "method.list=nowhere.txt",
+            "method.list=nowhere.txt: No such file or directory",
+            id="list",
+        ),
         pytest.param("judge=three_way", "method=verify does not answer questions", id="judge"),
     ],
 )
-def test_what_cannot_be_verified_is_rejected(kgqa: Kgqa, tmp_path: Path, override: str, message: str) -> None:
+def test_what_cannot_be_verified_is_rejected(
+    kgqa: Kgqa, tmp_path: Path, override: str, message: str
+) -> None:
     refused(verify(kgqa, tmp_path, override), message)
 
 
@@ -147,8 +185,12 @@ def test_table_2_with_a_list_needs_no_weights(kgqa: Kgqa, tmp_path: Path) -> Non
     (tmp_path / "wrong.txt").write_text(
         "In which town was the architect of the Candle Bridge born?\n", encoding="utf-8"
     )
-    ran = kgqa("reproduce", "safe/table2", "dataset=demo", "method.list=wrong.txt", "only=Val,MuSiQue")
-    ours = {line["metric"]["name"]: line["ours"]["mean"] for line in ran.json("table.json")["lines"]}
+    ran = kgqa(
+        "reproduce", "safe/table2", "dataset=demo", "method.list=wrong.txt", "only=Val,MuSiQue"
+    )
+    ours = {
+        line["metric"]["name"]: line["ours"]["mean"] for line in ran.json("table.json")["lines"]
+    }
     assert (ours["Total"], ours["Noise"]) == (36, 1)
 
 
@@ -161,7 +203,9 @@ def test_list_is_matched_and_compared_with_a_model(kgqa: Kgqa, tmp_path: Path) -
     assert flags(ours)["unverified"] == 1
     chance = (1 * 34 + 34 * 1) / 35**2
     kappa = (2 / 35 - chance) / (1 - chance)
-    assert f"{100 * 2 / 35:.2f} % of 35 verdicts agree, Cohen's kappa {kappa:.3f} [" in ran.text("report.md")
+    assert f"{100 * 2 / 35:.2f} % of 35 verdicts agree, Cohen's kappa {kappa:.3f} [" in ran.text(
+        "report.md"
+    )
 
 
 def test_undecided_questions_agree_with_nothing(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -197,7 +241,10 @@ def test_place_of_a_verification_names_no_run(kgqa: Kgqa, tmp_path: Path) -> Non
 
 def test_verification_without_valid_questions_fails(kgqa: Kgqa, tmp_path: Path) -> None:
     folder = verify(kgqa, tmp_path, "ids=[2hop__demo_02]").folder
-    refused(kgqa(*RUN, f"dataset.verified={folder}"), "no question in it is valid. Choose another folder, or null")
+    refused(
+        kgqa(*RUN, f"dataset.verified={folder}"),
+        "no question in it is valid. Choose another folder, or null",
+    )
 
 
 def test_verification_of_another_file_is_rejected(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -208,13 +255,20 @@ def test_verification_of_another_file_is_rejected(kgqa: Kgqa, tmp_path: Path) ->
 
 def test_run_of_another_method_is_no_verification(kgqa: Kgqa) -> None:
     folder = kgqa(*RUN, "limit=1").folder
-    refused(kgqa(*RUN, f"dataset.verified={folder}"), f"{folder}: not a finished run with method=verify")
+    refused(
+        kgqa(*RUN, f"dataset.verified={folder}"), f"{folder}: not a finished run with method=verify"
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        pytest.param("predictions.jsonl", "{}\n", "predictions.jsonl: changed after it was scored", id="changed"),
+        pytest.param(
+            "predictions.jsonl",
+            "{}\n",
+            "predictions.jsonl: changed after it was scored",
+            id="changed",
+        ),
         pytest.param("predictions.jsonl", None, "predictions.jsonl: ", id="no predictions"),
         pytest.param("manifest.json", "{", "manifest.json: not readable", id="damaged"),
         pytest.param("metrics.json", None, "metrics.json: no such file", id="unfinished"),

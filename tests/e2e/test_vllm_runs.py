@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-engines runs its tests there")
+pytest.importorskip(
+    "vllm", reason="vLLM has an environment of its own: make test-engines runs its tests there"
+)
 
 from kgqa.config.building import build
 from kgqa.config.composing import compose
@@ -26,9 +28,16 @@ VLLM = (*TRACE, "engine=vllm", "engine.cache=1", *QUICK[1:])
 @pytest.fixture(scope="module")
 def slow_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """A run that takes even a small model minutes: one long answer after the other."""
-    folder = tiny(tmp_path_factory.mktemp("tiny"), build(compose(["model=smollm2_135m"])["model"], "model"))
+    folder = tiny(
+        tmp_path_factory.mktemp("tiny"), build(compose(["model=smollm2_135m"])["model"], "model")
+    )
     weights = (f"model.path={folder}", "model.sha256=null", "model.packages=[]")
-    slow = ("method=no_context", "method.max_answer_tokens=400", "engine.max_num_seqs=1", "engine.cache=1")
+    slow = (
+        "method=no_context",
+        "method.max_answer_tokens=400",
+        "engine.max_num_seqs=1",
+        "engine.cache=1",
+    )
     return ("run", "dataset=demo", "engine=vllm", "model=smollm2_135m", *slow, *weights)
 
 
@@ -50,7 +59,9 @@ def test_the_demo_runs_on_vllm_and_then_from_the_cache(tmp_path: Path) -> None:
     assert again["cost"]["paid"]["calls"] == 0
 
 
-def test_crash_of_the_engine_stops_and_saves_the_run(tmp_path: Path, slow_run: tuple[str, ...]) -> None:
+def test_crash_of_the_engine_stops_and_saves_the_run(
+    tmp_path: Path, slow_run: tuple[str, ...]
+) -> None:
     running, engine = under_way(slow_run, tmp_path)
     next(process for process in engine if process.name().startswith("VLLM::EngineCore")).kill()
     _, err = running.communicate(timeout=180)
@@ -80,6 +91,8 @@ def test_two_models_have_their_own_servers(tmp_path: Path, slow_run: tuple[str, 
     """The judge's vLLM starts next to that of the reader, with its own keys."""
     small = ("limit=1", "engine.cache=0.5", "engine.max_model_len=2048")
     judge = ("roles.judge=smollm2_135m@vllm", "roles.judge.engine.max_model_len=4096")
-    _, metrics = finish_run((*slow_run, "method.max_answer_tokens=8", *small, "judge=three_way", *judge), tmp_path)
+    _, metrics = finish_run(
+        (*slow_run, "method.max_answer_tokens=8", *small, "judge=three_way", *judge), tmp_path
+    )
     assert metrics["judge"]["models"] == {"judge": "smollm2_135m@vllm"}
     assert metrics["judge"]["cost"]["paid"]["calls"] > 0

@@ -11,7 +11,9 @@ from kgqa.types import Completion, Message, Prompt
 
 CONTEXT = 4096  # of the engines under test
 COUNTS = (5, 21, 31, 41, 155)
-FACTS = " ".join(f"The {number}th house belongs to the {number + 7}th family." for number in range(26))  # > one chunk
+FACTS = " ".join(
+    f"The {number}th house belongs to the {number + 7}th family." for number in range(26)
+)  # > one chunk
 TOWNS = ("France", "Spain", "Italy", "Japan", "Peru", "Egypt", "Norway", "Cuba")
 
 

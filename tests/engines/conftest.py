@@ -69,14 +69,18 @@ def server_engine(model: Model, **fields: Any) -> OpenAI:
     """engine=openai at that server; the fields of its configuration can be set."""
     url = f"{served(model).listening_address}/v1"
     here = {"base_url": url, "server": "llamacpp", "served_model": str(model.locate())}
-    engine: OpenAI = configured(compose(["engine=openai"])["engine"] | here | fields, "engine", model=model)
+    engine: OpenAI = configured(
+        compose(["engine=openai"])["engine"] | here | fields, "engine", model=model
+    )
     return engine
 
 
 def vllm_engine(model: Model, **fields: Any) -> Vllm:
     """engine=vllm in float32, small; the fields of its configuration can be set."""
     small = {"dtype": "float32", "max_model_len": CONTEXT, "max_num_seqs": 16, "cache": 1.0}
-    engine: Vllm = configured(compose(["engine=vllm"])["engine"] | small | fields, "engine", model=model)
+    engine: Vllm = configured(
+        compose(["engine=vllm"])["engine"] | small | fields, "engine", model=model
+    )
     return engine
 
 
@@ -155,7 +159,9 @@ def reference(transformers: Any) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder = transformers._tokens.folder
-    return AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
+    return AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(
+        folder, dtype="float32"
+    ).eval()
 
 
 @pytest.fixture(scope="session")

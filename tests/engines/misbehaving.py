@@ -38,7 +38,9 @@ class Conversation(BaseHTTPRequestHandler):
     def answer(self, status: int, value: Any, **headers: str) -> None:
         self.write(status, json.dumps(value).encode(), None, **headers)
 
-    def write(self, status: int, content: bytes, promised: int | None = None, **headers: str) -> None:
+    def write(
+        self, status: int, content: bytes, promised: int | None = None, **headers: str
+    ) -> None:
         """`promised`: the length announced, where it is not the true one."""
         self.send_response(status)
         self.send_header("Content-Length", str(len(content) if promised is None else promised))
@@ -62,7 +64,9 @@ class Misbehaving:
 
     def __init__(self, *faults: Fault, always: Fault | None = None) -> None:
         self.faults, self.always = deque(faults), always
-        self.models: list[Body] = [{"id": name, "owned_by": "tests"} for name in ("gpt-4o-mini-2024-07-18", "other")]
+        self.models: list[Body] = [
+            {"id": name, "owned_by": "tests"} for name in ("gpt-4o-mini-2024-07-18", "other")
+        ]
         self.models_status, self.listed = 200, 0
         self.asked: list[tuple[float, Body]] = []
         self.answered: Counter[str] = Counter()
@@ -85,7 +89,9 @@ class Misbehaving:
         server.daemon_threads = True
         server.boss = self
         self._server, self.port = server, server.server_address[1]
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
 
     def stop(self) -> None:
         """Closes the port; connections that are open are answered no more."""
@@ -129,9 +135,18 @@ def reply(body: Body, text: str | None = None) -> Body:
         choice["message"] = {"role": "assistant", "content": choice.pop("text")}
     if body.get("top_logprobs"):
         count = min(body["top_logprobs"], LISTED)
-        listed = [{"token": chr(ord("A") + place), "logprob": math.log(0.5) * (place + 1)} for place in range(count)]
-        choice["logprobs"] = {"content": [{"token": "A", "logprob": math.log(0.5), "top_logprobs": listed}]}
-    usage = {"prompt_tokens": len(words), "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 0}}
+        listed = [
+            {"token": chr(ord("A") + place), "logprob": math.log(0.5) * (place + 1)}
+            for place in range(count)
+        ]
+        choice["logprobs"] = {
+            "content": [{"token": "A", "logprob": math.log(0.5), "top_logprobs": listed}]
+        }
+    usage = {
+        "prompt_tokens": len(words),
+        "completion_tokens": 4,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    }
     return {"model": body["model"], "choices": [choice], "usage": usage}
 
 
@@ -145,7 +160,9 @@ def answer(message: Body, finish: str = "stop", **usage: Any) -> Fault:
     """A chat reply as it stands, and what the server says of tokens beside those of the prompt."""
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
     counts = {"prompt_tokens": 10, "completion_tokens": 25, **usage}
-    return lambda conversation, body: conversation.answer(200, {"choices": [choice], "usage": counts})
+    return lambda conversation, body: conversation.answer(
+        200, {"choices": [choice], "usage": counts}
+    )
 
 
 def say(text: str) -> Fault:
@@ -205,7 +222,9 @@ def without(key: str, message: str | None = None) -> Fault:
 
     def fault(conversation: Conversation, body: Body) -> None:
         if key in body:
-            refuse(400, message or f"Unsupported parameter: '{key}'.", param=key)(conversation, body)
+            refuse(400, message or f"Unsupported parameter: '{key}'.", param=key)(
+                conversation, body
+            )
         else:
             conversation.answer(200, reply(body))
 

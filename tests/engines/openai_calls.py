@@ -18,7 +18,9 @@ for library in ("aiohttp", "llguidance"):
 
 QUICK = {"timeout": 5.0, "retries": 4, "backoff": 0.01, "server_timeout": 1.0, "concurrency": 8}
 DEFAULTS = compose(["engine=openai"])["engine"]
-MODEL = Model("gpt-4o-mini-2024-07-18", None, None, (), None, 4096, "off", Prices(1.0, 0.5, 2.0), None)
+MODEL = Model(
+    "gpt-4o-mini-2024-07-18", None, None, (), None, 4096, "off", Prices(1.0, 0.5, 2.0), None
+)
 
 
 def engine(at: Misbehaving | None = None, **fields: Any) -> OpenAI:

@@ -56,5 +56,7 @@ def merged(small: Small, adapter: Adapter | None) -> tuple[Any, Any]:
         for name in {name.rsplit(".", 2)[0] for name in matrices}:
             weight = plain.get_submodule(name.removeprefix("base_model.model.")).weight
             scale = adapter.alpha / adapter.rank
-            weight.data += scale * matrices[f"{name}.lora_B.weight"] @ matrices[f"{name}.lora_A.weight"]
+            weight.data += (
+                scale * matrices[f"{name}.lora_B.weight"] @ matrices[f"{name}.lora_A.weight"]
+            )
     return AutoTokenizer.from_pretrained(small.folder.path), plain

@@ -34,7 +34,9 @@ CALLS: list[Any] = [
 
 def engine_on(name: str, model: Model) -> Any:
     if name == "transformers":
-        pytest.importorskip("peft", reason="adapters under engine transformers need peft", exc_type=ImportError)
+        pytest.importorskip(
+            "peft", reason="adapters under engine transformers need peft", exc_type=ImportError
+        )
     return vllm_engine(model) if name in VLLM else build(name, model)
 
 
@@ -53,8 +55,12 @@ def test_adapter_answers_like_its_merged_model(engines: dict[str, Any], small: S
         [reply] = ask(engines[name], CALLS[:1])
         assert not isinstance(reply, Exception), reply
         answers[name] = reply
-        assert list(reply.logprobs) == pytest.approx(by_hand(CALLS[0], merged(small, adapter))[0], abs=near)  # type: ignore[union-attr]
-    differences = [largest_difference(answers[a], answers[b]) for a, b in (("", "one"), ("one", "two"), ("two", ""))]
+        logprobs = list(reply.logprobs)  # type: ignore[union-attr]
+        assert logprobs == pytest.approx(by_hand(CALLS[0], merged(small, adapter))[0], abs=near)
+    differences = [
+        largest_difference(answers[a], answers[b])
+        for a, b in (("", "one"), ("one", "two"), ("two", ""))
+    ]
     assert min(differences) > 0.1
 
 
@@ -88,7 +94,9 @@ def server_at(url: str, model: Model, server: str) -> Any:
 
 @pytest.mark.parametrize("server", ["hosted", "sglang", "llamacpp"])
 def test_a_server_without_adapters_is_refused(server: str, small: Small) -> None:
-    with pytest.raises(ConfigError, match=f"engine.server={server} accepts no adapters. Serve the model with vLLM"):
+    with pytest.raises(
+        ConfigError, match=f"engine.server={server} accepts no adapters. Serve the model with vLLM"
+    ):
         server_at("http://127.0.0.1:9/v1", small.folder, server).with_adapter(small.one)
 
 
@@ -119,7 +127,9 @@ def test_adapter_of_another_base_is_rejected(name: str, small: Small, tmp_path: 
 def test_other_file_of_the_same_base_is_disclosed(small: Small, tmp_path: Path) -> None:
     """A folder was trained on, and llama.cpp answers with a quantised file of it."""
     pytest.importorskip("xllamacpp", reason="engine llamacpp needs xllamacpp")
-    trained = Adapter("safe", str(write_artefact(tmp_path / "ab", "tiny", digest(Path(str(small.folder.path))))))
+    trained = Adapter(
+        "safe", str(write_artefact(tmp_path / "ab", "tiny", digest(Path(str(small.folder.path)))))
+    )
     write_gguf(trained, Attention("llama", 2, 1), trained.gguf)
     engine = build("llamacpp", small.gguf)
     [there], [plain] = ask(engine.with_adapter(trained), CALLS[:1]), ask(engine, CALLS[:1])  # type: ignore[attr-defined]
@@ -129,12 +139,16 @@ def test_other_file_of_the_same_base_is_disclosed(small: Small, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", [each for each in LOCAL if each != "llamacpp"])
-def test_matrices_of_other_size_or_layers_are_rejected(name: str, small: Small, tmp_path: Path) -> None:
+def test_matrices_of_other_size_or_layers_are_rejected(
+    name: str, small: Small, tmp_path: Path
+) -> None:
     wide = Adapter("wide", str(write_lora(tmp_path / "wide", shapes={"q_proj": (64, 96)})))
     assert "of another model" in (message := refusal(engine_on(name, small.folder), wide))
     assert "self_attn.q_proj.lora_A, for a size of 96, and the model has 64" in message
     other = Adapter("other", str(write_lora(tmp_path / "other", shapes={"wq": (64, 64)})))
-    assert "self_attn.wq.lora_A, a layer that the model lacks" in refusal(engine_on(name, small.folder), other)
+    assert "self_attn.wq.lora_A, a layer that the model lacks" in refusal(
+        engine_on(name, small.folder), other
+    )
 
 
 def test_llama_cpp_needs_the_gguf_file_of_the_adapter(small: Small, tmp_path: Path) -> None:
@@ -148,12 +162,16 @@ def test_llama_cpp_needs_the_gguf_file_of_the_adapter(small: Small, tmp_path: Pa
 
 def test_a_rank_beyond_vllms_is_refused(small: Small, tmp_path: Path) -> None:
     huge = Adapter("huge", str(write_lora(tmp_path / "huge", rank=600, shapes={"q_proj": (8, 8)})))
-    with pytest.raises(ConfigError, match=r"adapter huge: rank 600 is more than engine=vllm supports \(512\)"):
+    with pytest.raises(
+        ConfigError, match=r"adapter huge: rank 600 is more than engine=vllm supports \(512\)"
+    ):
         vllm_engine(small.folder).with_adapter(huge)
 
 
 @pytest.mark.parametrize("architecture", ["qwen2", "qwen3"])
-def test_an_adapter_on_qwen_is_the_same_in_gguf(architecture: str, model: Model, tmp_path: Path) -> None:
+def test_an_adapter_on_qwen_is_the_same_in_gguf(
+    architecture: str, model: Model, tmp_path: Path
+) -> None:
     pytest.importorskip("gguf", reason="writing GGUF needs gguf")
     small = make_small(tmp_path, model, architecture)
     engine: Any = engine_on("llamacpp", small.gguf)

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-engines runs its tests there")
+pytest.importorskip(
+    "vllm", reason="vLLM has an environment of its own: make test-engines runs its tests there"
+)
 
 from kgqa.artifacts.adapter import Adapter
 from kgqa.errors import ConfigError
@@ -22,7 +24,15 @@ pytestmark = pytest.mark.weights
 @pytest.fixture(scope="module")
 def vllm_server(small: Small) -> Iterator[str]:
     modules = [f"{adapter.name}={adapter.folder}" for adapter in (small.one, small.two)]
-    flags = ("--enable-lora", "--max-loras", "2", "--max-lora-rank", "16", "--lora-modules", *modules)
+    flags = (
+        "--enable-lora",
+        "--max-loras",
+        "2",
+        "--max-lora-rank",
+        "16",
+        "--lora-modules",
+        *modules,
+    )
     with serving(small.folder.locate(), *flags) as url:
         yield url
 
@@ -32,8 +42,11 @@ def test_adapters_and_base_are_called_by_name(vllm_server: str, small: Small) ->
     for adapter in (small.one, None, small.two):
         [reply] = ask(client.with_adapter(adapter) if adapter else client, CALLS[:1])
         assert not isinstance(reply, Exception), reply
-        assert list(reply.logprobs) == pytest.approx(by_hand(CALLS[0], merged(small, adapter))[0], abs=1e-3)  # type: ignore[union-attr]
-    assert client.with_adapter(small.one).count_tokens("Hello world") == client.count_tokens("Hello world")
+        logprobs = list(reply.logprobs)  # type: ignore[union-attr]
+        assert logprobs == pytest.approx(by_hand(CALLS[0], merged(small, adapter))[0], abs=1e-3)
+    assert client.with_adapter(small.one).count_tokens("Hello world") == client.count_tokens(
+        "Hello world"
+    )
     client.close()
 
 

@@ -129,7 +129,9 @@ def test_rejected_key_is_left_out_of_the_next_batch(server: Server) -> None:
     address, state = server
     state.is_open.set()
     state.faults = [400]
-    (reply,) = ask_in_batches(address, [write("question 0", schema='{"type": "object", "properties": {}}')])
+    (reply,) = ask_in_batches(
+        address, [write("question 0", schema='{"type": "object", "properties": {}}')]
+    )
     assert isinstance(reply, Completion), reply
     assert (reply.text, reply.flags) == ("re: question 0", ("unconstrained",))
     assert len(state.batches) == 2
@@ -149,7 +151,9 @@ KEYS = ("dataset=demo", "limit=3", "model=gpt_4o_mini", "engine=openai")
 def test_method_with_one_step_is_one_batch(server: Server, method: str) -> None:
     address, state = server
     state.is_open.set()
-    kgqa.run(*KEYS, *BATCHES, f"method={method}", f"engine.base_url={address}", "limit=36", display=QUIET)
+    kgqa.run(
+        *KEYS, *BATCHES, f"method={method}", f"engine.base_url={address}", "limit=36", display=QUIET
+    )
     assert (len(state.batches), len(state.paid)) == (1, 36)
 
 
@@ -157,7 +161,14 @@ def test_method_with_one_step_is_one_batch(server: Server, method: str) -> None:
 def test_judge_calls_are_in_batches(server: Server) -> None:
     address, state = server
     state.is_open.set()
-    kgqa.run(*KEYS, *BATCHES, "judge=three_way", "method=no_context", f"engine.base_url={address}", display=QUIET)
+    kgqa.run(
+        *KEYS,
+        *BATCHES,
+        "judge=three_way",
+        "method=no_context",
+        f"engine.base_url={address}",
+        display=QUIET,
+    )
     # answers, verdicts, and the same verdicts again: the stand-in's cannot be read
     assert (len(state.batches), len(state.paid), state.direct) == (3, 9, 0)
 
@@ -166,7 +177,9 @@ def test_judge_calls_are_in_batches(server: Server) -> None:
 def test_cost_is_half_the_price(server: Server) -> None:
     address, state = server
     state.is_open.set()
-    run = kgqa.run(*KEYS, *BATCHES, "method=no_context", f"engine.base_url={address}", display=QUIET)
+    run = kgqa.run(
+        *KEYS, *BATCHES, "method=no_context", f"engine.base_url={address}", display=QUIET
+    )
     cost = run.metrics.cost
     # 1,000 prompt tokens at 0.15 USD and 500 at 0.60 USD per million, three times
     full = 3 * (1000 * 0.15 + 500 * 0.6) / 1e6
@@ -179,7 +192,9 @@ def test_killed_run_pays_nothing_twice(server: Server) -> None:
     address, state = server
     keys = [*KEYS, *BATCHES, "method=no_context", f"engine.base_url={address}"]
     command = [sys.executable, "-m", "kgqa", "run", *keys]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ})
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ}
+    )
     try:
         assert state.submitted.wait(120)
     finally:

@@ -21,7 +21,10 @@ from tests.engines.asking import CONTEXT, COUNTS, FACTS, ask, choose, texts, wri
 from tests.engines.conftest import REAL, build
 
 pytestmark = pytest.mark.weights
-TOWN, INHABITANTS = {"type": "string", "maxLength": 12}, {"type": "integer", "minimum": 0, "maximum": 999}
+TOWN, INHABITANTS = (
+    {"type": "string", "maxLength": 12},
+    {"type": "integer", "minimum": 0, "maximum": 999},
+)
 PROPERTIES = {"town": TOWN, "inhabitants": INHABITANTS}
 CLOSED = {"type": "object", "required": [*PROPERTIES], "additionalProperties": False}
 SCHEMA = json.dumps({**CLOSED, "properties": PROPERTIES})
@@ -31,15 +34,21 @@ def test_equal_calls_get_equal_replies_in_any_batch(engine: Any) -> None:
     """Every call keeps its own stop strings, and a seed repeats a sampled reply."""
     call = write("Name three colours.")
     [alone] = texts(ask(engine, [call]))
-    crowd = texts(ask(engine, [write(FACTS[:800], 2), call, write("Say one.", temperature=1.0, seed=5)]))
+    crowd = texts(
+        ask(engine, [write(FACTS[:800], 2), call, write("Say one.", temperature=1.0, seed=5)])
+    )
     assert crowd[1] == alone
     question = "Tell me a long story about the sea."
     [full] = texts(ask(engine, [write(question, 20)]))
     stops = (full[5:8], full[2:4])
-    replies: list[Any] = ask(engine, [write(question, 20, stop=(stop,)) for stop in stops] + [write(question, 20)])
+    replies: list[Any] = ask(
+        engine, [write(question, 20, stop=(stop,)) for stop in stops] + [write(question, 20)]
+    )
     assert texts(replies) == [full[: full.find(stop)] for stop in stops] + [full]
     assert replies[0].finish == replies[1].finish == "stop"
-    calls = [write("Tell me a story.", temperature=1.0, top_p=0.95, seed=seed) for seed in (1, 2, 3, 1)]
+    calls = [
+        write("Tell me a story.", temperature=1.0, top_p=0.95, seed=seed) for seed in (1, 2, 3, 1)
+    ]
     first, again = texts(ask(engine, calls)), texts(ask(engine, calls))
     assert first == again
     assert first[0] == first[3]
@@ -50,7 +59,9 @@ def test_agents_learn_which_stop_string_ended_a_reply(engine: Any) -> None:
     story = write("Tell me a long story about the sea.", 20, thoughts="keep")
     [full] = texts(ask(engine, [story]))
     stops = (full[5:8], full[2:4])
-    replies: list[Any] = ask(engine, [replace(story, stop=stops), replace(story, stop=("never",)), story])
+    replies: list[Any] = ask(
+        engine, [replace(story, stop=stops), replace(story, stop=("never",)), story]
+    )
     assert [reply.stopped_by for reply in replies] == [story_stop(full, stops), "", None]
 
 
@@ -69,7 +80,9 @@ def test_replies_list_their_tokens(real: Any) -> None:
     assert isinstance(varied, Completion), varied
     assert (listed.text, plain.tokens) == (plain.text, ())
     assert "".join(token.text for token in listed.tokens).startswith(listed.text)
-    assert [token.top[0][1] for token in listed.tokens] == [token.logprob for token in listed.tokens]
+    assert [token.top[0][1] for token in listed.tokens] == [
+        token.logprob for token in listed.tokens
+    ]
     assert {len(token.top) for token in listed.tokens} == {3}
     assert all(token.logprob <= token.top[0][1] for token in varied.tokens)
     assert all(token.id is not None for token in listed.tokens)
@@ -87,7 +100,9 @@ def test_options_get_all_the_probability_between_them(engine: Any, count: int) -
 
 def test_reply_follows_its_schema_or_is_flagged(real: Any) -> None:
     question = "Invent a town by the sea and tell me about it in one long paragraph."
-    calls = [write(question, 80, schema=SCHEMA, temperature=degree, seed=7) for degree in (0.0, 1.0)]
+    calls = [
+        write(question, 80, schema=SCHEMA, temperature=degree, seed=7) for degree in (0.0, 1.0)
+    ]
     free = write(question, 10)
     [*replies, beside] = ask(real, [*calls, free])
     for reply in replies:
@@ -100,7 +115,10 @@ def test_reply_follows_its_schema_or_is_flagged(real: Any) -> None:
             assert type(value["inhabitants"]) is int
             assert 0 <= value["inhabitants"] <= 999
     assert texts([beside]) == texts(ask(real, [free]))
-    impossible = [write("Say one.", 4, schema=schema) for schema in ('{"not": {"type": "string"}}', "[]", "no JSON")]
+    impossible = [
+        write("Say one.", 4, schema=schema)
+        for schema in ('{"not": {"type": "string"}}', "[]", "no JSON")
+    ]
     for reply in ask(real, impossible):
         assert isinstance(reply, Completion)
         assert reply.flags == ("unconstrained",)
@@ -110,7 +128,8 @@ def test_tags_survive_if_the_call_keeps_thoughts(real: Any) -> None:
     line = "<think> I need the town. <search> the town </search> </think>\n"
     prompt = Prompt("test/tags", (Message("user", 12 * line),), form="completion")
     complete, split = ask(
-        real, [Generate(prompt, 40, ("</search>",), thoughts=thoughts) for thoughts in ("keep", "split")]
+        real,
+        [Generate(prompt, 40, ("</search>",), thoughts=thoughts) for thoughts in ("keep", "split")],
     )
     assert isinstance(complete, Completion), complete
     assert isinstance(split, Completion), split
@@ -128,12 +147,22 @@ def test_impossible_prompts_are_their_calls_errors(real: Any) -> None:
 def test_prompts_use_the_template_of_the_model(local: Any, reference: Any) -> None:
     """A completion is the text as the tokenizer would start it."""
     tokenizer, _ = reference
-    messages = (Message("system", "Be brief."), Message("user", "Hi <b>&amp;</b>\n"), Message("assistant", "Yes?"))
+    messages = (
+        Message("system", "Be brief."),
+        Message("user", "Hi <b>&amp;</b>\n"),
+        Message("assistant", "Yes?"),
+    )
     for part in (messages[:2], messages[1:2], (*messages, Message("user", "Bye"))):
         history = [{"role": message.role, "content": message.content} for message in part]
-        expected = tokenizer.apply_chat_template(history, add_generation_prompt=True, tokenize=False)
-        assert local.render(Generate(Prompt("test/chat", part, "Answer:"), 1)) == expected + "Answer:"
-    call = Generate(Prompt("test/completion", (Message("user", "Q: why?\nA:"),), form="completion"), 1)
+        expected = tokenizer.apply_chat_template(
+            history, add_generation_prompt=True, tokenize=False
+        )
+        assert (
+            local.render(Generate(Prompt("test/chat", part, "Answer:"), 1)) == expected + "Answer:"
+        )
+    call = Generate(
+        Prompt("test/completion", (Message("user", "Q: why?\nA:"),), form="completion"), 1
+    )
     rendered = tokenizer(local.render(call), add_special_tokens=False).input_ids
     assert rendered == tokenizer("Q: why?\nA:").input_ids
 
@@ -163,7 +192,9 @@ def test_closing_ends_running_calls_and_threads(name: str, model: Model) -> None
 def test_unreadable_weights_are_a_data_error(tmp_path: Path, model: Model) -> None:
     whole = model.locate().read_bytes()
     (tmp_path / "cut.gguf").write_bytes(whole[: len(whole) // 2])
-    cut = build("llamacpp", replace(model, path=str(tmp_path / "cut.gguf"), sha256=None, packages=()))
+    cut = build(
+        "llamacpp", replace(model, path=str(tmp_path / "cut.gguf"), sha256=None, packages=())
+    )
     [reply] = ask(cut, [write("Hi")])
     cut.close()
     assert isinstance(reply, DataError)

@@ -23,7 +23,10 @@ Serve = Callable[[Answers], str]
 
 
 def listing(owner: str, *names: str, **facts: Any) -> Any:
-    return {"object": "list", "data": [{"id": name, "object": "model", "owned_by": owner, **facts} for name in names]}
+    return {
+        "object": "list",
+        "data": [{"id": name, "object": "model", "owned_by": owner, **facts} for name in names],
+    }
 
 
 TOKENS = {"tokens": [1], "count": 1}
@@ -34,7 +37,10 @@ SERVED += [{"id": "safe", "owned_by": "vllm", "parent": "sim"}]
 ADAPTED = {**VLLM, "/v1/models": {"data": SERVED}}
 # a proxy that lets only /v1 through
 PROXIED = {"/v1/models": QWEN}
-SGLANG = {"/v1/models": listing("sglang", "Qwen/Qwen3-8B", max_model_len=40960), "/tokenize": TOKENS}
+SGLANG = {
+    "/v1/models": listing("sglang", "Qwen/Qwen3-8B", max_model_len=40960),
+    "/tokenize": TOKENS,
+}
 LLAMACPP = {
     "/v1/models": listing("llamacpp", "/models/tiny.gguf", meta={"n_ctx_train": 8192}),
     "/models": listing("llamacpp", "/models/tiny.gguf"),
@@ -44,11 +50,22 @@ LLAMACPP = {
 OLLAMA = {
     "/v1/models": listing("library", "qwen3:8b", "llama3.2:latest"),
     "/api/version": {"version": "0.13.0"},
-    "/api/show": {"parameters": 'stop "<|im_end|>"\nnum_ctx 16384', "model_info": {"qwen3.context_length": 40960}},
+    "/api/show": {
+        "parameters": 'stop "<|im_end|>"\nnum_ctx 16384',
+        "model_info": {"qwen3.context_length": 40960},
+    },
 }
 MINE = listing("openai", "my-gpt")
-LITELLM = {"/v1/models": MINE, "/models": MINE, "/health/readiness": {"status": "ok", "litellm_version": "1.80.0"}}
-HOSTED = {"/api/v1/models": {"data": [{"id": "qwen/qwen3-8b", "context_length": 40960}, {"id": "other/model"}]}}
+LITELLM = {
+    "/v1/models": MINE,
+    "/models": MINE,
+    "/health/readiness": {"status": "ok", "litellm_version": "1.80.0"},
+}
+HOSTED = {
+    "/api/v1/models": {
+        "data": [{"id": "qwen/qwen3-8b", "context_length": 40960}, {"id": "other/model"}]
+    }
+}
 SILENT: Answers = {}
 NOT_FOUND = (404, {"detail": "Not Found"})  # as FastAPI writes it
 
@@ -59,7 +76,12 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
         monkeypatch.delenv(variable, raising=False)
     with ExitStack() as servers:
         yield lambda answers: servers.enter_context(
-            serve_json(lambda request, _: (200, answers[request.path]) if request.path in answers else NOT_FOUND, {})
+            serve_json(
+                lambda request, _: (
+                    (200, answers[request.path]) if request.path in answers else NOT_FOUND
+                ),
+                {},
+            )
         )
 
 
@@ -94,9 +116,24 @@ def test_kind_and_models_are_detected(
         (VLLM, "", "qwen3_8b", {"server": "vllm", "served_model": None, "context": 32768}),
         (VLLM, "model=Qwen/Qwen3-8B", "qwen3_8b", {"server": "vllm", "served_model": None}),
         (ADAPTED, "model.context=1024", "sim", {"name": "sim", "context": 1024}),
-        (ADAPTED, "model=qwen3_8b engine.served_model=sim", "sim", {"name": "qwen3_8b", "served_model": "sim"}),
-        (LLAMACPP, "", "tiny", {"server": "llamacpp", "name": "/models/tiny.gguf", "context": 4096}),
-        (OLLAMA, "model=qwen3_8b", "qwen3_8b", {"served_model": "qwen3:8b", "server": "hosted", "context": 16384}),
+        (
+            ADAPTED,
+            "model=qwen3_8b engine.served_model=sim",
+            "sim",
+            {"name": "qwen3_8b", "served_model": "sim"},
+        ),
+        (
+            LLAMACPP,
+            "",
+            "tiny",
+            {"server": "llamacpp", "name": "/models/tiny.gguf", "context": 4096},
+        ),
+        (
+            OLLAMA,
+            "model=qwen3_8b",
+            "qwen3_8b",
+            {"served_model": "qwen3:8b", "server": "hosted", "context": 16384},
+        ),
         (OLLAMA, "model=llama3.2", "llama3.2", {"served_model": "llama3.2:latest"}),
         (SILENT, "model=any/name", "name", {"server": "hosted", "name": "any/name"}),
     ],
@@ -104,7 +141,9 @@ def test_kind_and_models_are_detected(
 def test_server_and_model_in_two_words(
     serve: Serve, answers: Answers, words: str, choice: str, settings: Answers
 ) -> None:
-    experiment = compose_experiment(["method=no_context", f"server={serve(answers)}", *words.split()])
+    experiment = compose_experiment(
+        ["method=no_context", f"server={serve(answers)}", *words.split()]
+    )
     config = {**experiment.config["model"], **experiment.config["engine"]}
     assert experiment.name("model") == choice
     assert {key: config[key] for key in settings} == settings
@@ -122,13 +161,23 @@ def test_server_and_model_in_two_words(
             "model=qwen3_4b",
             r"model=qwen3_4b \(Qwen/Qwen3-4B\): .* does not serve it. Choose one with model=NAME",
         ),
-        (ADAPTED, "model=qwen3_8b", r"with model=NAME: sim\. If one of them is .* add engine.served_model=NAME"),
-        (ADAPTED, "engine.served_model=x", r"^engine.served_model=x: .* does not serve it. Choose one .*: sim\."),
+        (
+            ADAPTED,
+            "model=qwen3_8b",
+            r"with model=NAME: sim\. If one of them is .* add engine.served_model=NAME",
+        ),
+        (
+            ADAPTED,
+            "engine.served_model=x",
+            r"^engine.served_model=x: .* does not serve it. Choose one .*: sim\.",
+        ),
         (SILENT, "", "does not list its models: 404 Not Found. Check the address"),
         (VLLM, "engine=vllm", r"engine=vllm: server=http.* already sets it. Remove engine=\."),
     ],
 )
-def test_open_choice_is_one_message(serve: Serve, answers: Answers, words: str, message: str) -> None:
+def test_open_choice_is_one_message(
+    serve: Serve, answers: Answers, words: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         compose_experiment(["method=no_context", f"server={serve(answers)}", *words.split()])
 
@@ -146,7 +195,9 @@ def test_finished_configuration_is_not_detected_again(
     assert (experiment.name("model"), experiment.config["engine"]["concurrency"]) == ("sim", 4)
     file.unlink()
     assert compose_experiment(words, experiment.config).config == experiment.config
-    with pytest.raises(EngineDied, match=r"http://127\.0\.0\.1:9 has not answered any call.*no connection"):
+    with pytest.raises(
+        EngineDied, match=r"http://127\.0\.0\.1:9 has not answered any call.*no connection"
+    ):
         detect_server("http://127.0.0.1:9", "OPENAI_API_KEY", 0.0)
 
 
@@ -167,11 +218,15 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(("pair", "kind"), [(pair, kind) for kind, pairs in NAMES.items() for pair in pairs.split()])
+@pytest.mark.parametrize(
+    ("pair", "kind"), [(pair, kind) for kind, pairs in NAMES.items() for pair in pairs.split()]
+)
 def test_names_of_one_model(pair: str, kind: str) -> None:
     requested, answered = pair.split("=")
     is_same = is_same_model(requested, answered)
-    assert kind == ("same" if is_same else "snapshot" if is_snapshot(answered, requested) else "other")
+    assert kind == (
+        "same" if is_same else "snapshot" if is_snapshot(answered, requested) else "other"
+    )
 
 
 @pytest.mark.parametrize(
@@ -186,7 +241,11 @@ def test_names_of_one_model(pair: str, kind: str) -> None:
     ],
 )
 def test_receiver_of_a_key_is_named_once(
-    url: str, variable: str, line: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    url: str,
+    variable: str,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv(variable, "sk-abc")
     _name_receiver.cache_clear()

@@ -24,7 +24,11 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def completion(text: str, max_tokens: int = 12, **decoding: Any) -> Generate:
-    return Generate(Prompt("test/completion", (Message("user", text),), form="completion"), max_tokens, **decoding)
+    return Generate(
+        Prompt("test/completion", (Message("user", text),), form="completion"),
+        max_tokens,
+        **decoding,
+    )
 
 
 def save(folder: Path, tokenizer: Any) -> Model:
@@ -44,7 +48,9 @@ def save(folder: Path, tokenizer: Any) -> Model:
     network.lm_head.weight.data.mul_(8)
     network.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "pad_token": "<pad>"}))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"eos_token": "</s>", "pad_token": "<pad>"})
+    )
     return Model("tiny_t5", str(folder), None, (), None, CONTEXT, "off", None, None)
 
 
@@ -53,12 +59,20 @@ def sentencepiece() -> Any:
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.Unigram())
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Replace("\n", " "), normalizers.Strip()])
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Replace("\n", " "), normalizers.Strip()]
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
-    lines = [f"The {town} question: which letter comes next, {' '.join(LETTERS)}? Answer: {town}" for town in TOWNS]
+    lines = [
+        f"The {town} question: which letter comes next, {' '.join(LETTERS)}? Answer: {town}"
+        for town in TOWNS
+    ]
     trainer = trainers.UnigramTrainer(
-        vocab_size=220, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False
+        vocab_size=220,
+        special_tokens=["<pad>", "</s>", "<unk>"],
+        unk_token="<unk>",
+        show_progress=False,
     )
     tokenizer.train_from_iterator(lines, trainer)
     return tokenizer
@@ -67,7 +81,9 @@ def sentencepiece() -> Any:
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     for library in ("torch", "transformers", "llguidance"):
-        pytest.importorskip(library, reason=f"engine=transformers needs {library}", exc_type=ImportError)
+        pytest.importorskip(
+            library, reason=f"engine=transformers needs {library}", exc_type=ImportError
+        )
     folder = save(tmp_path_factory.mktemp("t5"), sentencepiece())
     engine = Transformers(folder, "float32", None, batch_size=8, device="cpu", max_model_len=None)
     yield engine
@@ -106,12 +122,16 @@ def test_greedy_replies_equal_those_of_generate(tiny: Any, plain: Any) -> None:
 
 
 def test_eight_at_once_equal_eight_one_by_one(tiny: Any) -> None:
-    calls: list[Any] = [completion(f"{town} {'next ' * place}", 3 + place) for place, town in enumerate(TOWNS)]
+    calls: list[Any] = [
+        completion(f"{town} {'next ' * place}", 3 + place) for place, town in enumerate(TOWNS)
+    ]
     calls[2] = Generate(Prompt("test/chat", (Message("user", "Which?"),), "Answer: which"), 7)
     calls[5] = replace(calls[5], temperature=0.9, top_p=0.9, seed=3)
     assert texts(ask(tiny, calls)) == texts([ask(tiny, [call])[0] for call in calls])
     picks = [choose(f"Which letter? {'next ' * place}", 5 + place) for place in range(8)]
-    for together, alone in zip(ask(tiny, picks), [ask(tiny, [pick])[0] for pick in picks], strict=True):
+    for together, alone in zip(
+        ask(tiny, picks), [ask(tiny, [pick])[0] for pick in picks], strict=True
+    ):
         assert largest_difference(together, alone) < 1e-4
 
 
@@ -126,7 +146,9 @@ def by_hand(tiny: Any, plain: Any, call: Choose) -> tuple[list[float], float]:
         chance = 0.0
         for form in {tuple(encoded(tiny, option)), tuple(encoded(tiny, f" {option}"))}:
             with torch.inference_mode():
-                logits = plain(input_ids=read, decoder_input_ids=torch.tensor([[*start, *form]])).logits[0]
+                logits = plain(
+                    input_ids=read, decoder_input_ids=torch.tensor([[*start, *form]])
+                ).logits[0]
             steps = logits[len(start) - 1 : -1].log_softmax(-1)
             chance += math.exp(sum(float(steps[place, token]) for place, token in enumerate(form)))
         total.append(chance)
@@ -134,7 +156,9 @@ def by_hand(tiny: Any, plain: Any, call: Choose) -> tuple[list[float], float]:
 
 
 @pytest.mark.parametrize(("count", "prefill"), [(5, ""), (5, "Answer:"), (31, ""), (52, "Answer:")])
-def test_option_probabilities_equal_forward_passes(tiny: Any, plain: Any, count: int, prefill: str) -> None:
+def test_option_probabilities_equal_forward_passes(
+    tiny: Any, plain: Any, count: int, prefill: str
+) -> None:
     call = choose("Which letter comes next?", count, prefill)
     [reply] = ask(tiny, [call])
     assert isinstance(reply, Choice)
@@ -156,14 +180,18 @@ def test_a_model_with_absolute_positions_is_refused(tiny: Any, tmp_path: Path) -
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 def test_encoder_decoder_answers_with_a_peft_adapter(tmp_path: Path) -> None:
-    pytest.importorskip("peft", reason="adapters under engine transformers need peft", exc_type=ImportError)
+    pytest.importorskip(
+        "peft", reason="adapters under engine transformers need peft", exc_type=ImportError
+    )
     import torch
     from peft import LoraConfig, PeftModel, get_peft_model
     from transformers import T5ForConditionalGeneration
 
     saved = save(tmp_path / "t5", sentencepiece())
     plain = T5ForConditionalGeneration.from_pretrained(saved.path)
-    settings = LoraConfig(task_type="SEQ_2_SEQ_LM", r=4, lora_alpha=16, target_modules=["q", "v", "o"])
+    settings = LoraConfig(
+        task_type="SEQ_2_SEQ_LM", r=4, lora_alpha=16, target_modules=["q", "v", "o"]
+    )
     torch.manual_seed(7)
     trained = get_peft_model(plain, settings)
     for name, matrix in trained.named_parameters():

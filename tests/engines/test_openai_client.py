@@ -23,11 +23,24 @@ from kgqa.identity.component import identity_of
 from kgqa.types import Choice, Completion, Message, Prompt
 from tests.engines import misbehaving
 from tests.engines.asking import ask, choose, texts, write
-from tests.engines.misbehaving import SECRET, Body, Conversation, Fault, Serving, answer, prompt, refuse, slow, without
+from tests.engines.misbehaving import (
+    SECRET,
+    Body,
+    Conversation,
+    Fault,
+    Serving,
+    answer,
+    prompt,
+    refuse,
+    slow,
+    without,
+)
 from tests.engines.openai_calls import CALLS, MODEL, REPLIES, asked, engine
 from tests.faults import logprob, usage, whole
 
-PREFILLED = Generate(Prompt("test/prefill", (Message("system", "Be brief."), Message("user", "Who?")), "Answer:"), 5)
+PREFILLED = Generate(
+    Prompt("test/prefill", (Message("system", "Be brief."), Message("user", "Who?")), "Answer:"), 5
+)
 PLAIN = Generate(Prompt("test/plain", (Message("user", "Q: why?\nA:"),), form="completion"), 5)
 # of A to T at the server
 WEIGHTS = [0.5 ** (place + 1) for place in range(20)]
@@ -123,8 +136,12 @@ def test_close_drops_running_calls(serving: Serving) -> None:
         opened.submit(CALLS[0], delivered.append)
 
 
-@pytest.mark.parametrize(("concurrency", "limit"), [(5, 5), (None, 22)], ids=["set by the user", "default"])
-def test_rate_limit_lowers_concurrency(serving: Serving, concurrency: int | None, limit: int) -> None:
+@pytest.mark.parametrize(
+    ("concurrency", "limit"), [(5, 5), (None, 22)], ids=["set by the user", "default"]
+)
+def test_rate_limit_lowers_concurrency(
+    serving: Serving, concurrency: int | None, limit: int
+) -> None:
     opened = engine(serving(*[refuse(429, "too many requests")] * 3), concurrency=concurrency)
     assert opened.max_concurrency == (concurrency or 32)
     ask(opened, CALLS)
@@ -139,11 +156,16 @@ def test_missing_key(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     assert server.keys == {None}
     [error] = asked(serving(always=refuse(401, "No key")), CALLS[:1])
     assert isinstance(error, ConfigError)
-    assert "engine.api_key_env names (OPENAI_API_KEY unless set otherwise) is not set: No key" in str(error)
+    assert (
+        "engine.api_key_env names (OPENAI_API_KEY unless set otherwise) is not set: No key"
+        in str(error)
+    )
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     [error] = asked(None, CALLS[:1], api_key_env="OTHER_KEY")
     assert isinstance(error, ConfigError)
-    assert str(error).startswith("$OTHER_KEY is not set, and https://api.openai.com/v1 requires a key")
+    assert str(error).startswith(
+        "$OTHER_KEY is not set, and https://api.openai.com/v1 requires a key"
+    )
 
 
 @pytest.mark.parametrize("status", [400, 413, 429, 503])
@@ -173,11 +195,17 @@ def test_server_without_models_is_waited_for(serving: Serving, status: int) -> N
     ("listed", "kind", "message"),
     [
         ({"id": MODEL.name, "owned_by": "vllm"}, "sglang", "/v1 is vllm. Set engine.server"),
-        ({"id": "gemma"}, None, "serves 'gemma', not 'gpt-4o-mini-2024-07-18'. Set engine.served_model"),
+        (
+            {"id": "gemma"},
+            None,
+            "serves 'gemma', not 'gpt-4o-mini-2024-07-18'. Set engine.served_model",
+        ),
     ],
     ids=["server", "model"],
 )
-def test_other_server_or_model(serving: Serving, listed: dict[str, str], kind: str | None, message: str) -> None:
+def test_other_server_or_model(
+    serving: Serving, listed: dict[str, str], kind: str | None, message: str
+) -> None:
     (server := serving()).models = [listed]
     [error] = asked(server, CALLS[:1], server=kind)
     assert isinstance(error, ConfigError)
@@ -200,11 +228,20 @@ def test_vllm_is_used_as_a_hosted_server(serving: Serving) -> None:
     ("fields", "message"),
     [
         ({"server_timeout": math.inf}, "engine.server_timeout=inf"),
-        ({"budget_usd": 1.0, "model": replace(MODEL, prices=None)}, "engine.budget_usd=1.0: the model has no prices"),
+        (
+            {"budget_usd": 1.0, "model": replace(MODEL, prices=None)},
+            "engine.budget_usd=1.0: the model has no prices",
+        ),
         ({"base_url": "localhost:8000"}, "engine.base_url=localhost:8000"),
         ({"base_url": "http://127.0.0.1:port/v1"}, "engine.base_url=http://127.0.0.1:port/v1"),
-        ({"base_url": f"http://me:{SECRET}@host/v1"}, "must not contain a user name, password or query"),
-        ({"base_url": f"https://host/v1?key={SECRET}"}, "must not contain a user name, password or query"),
+        (
+            {"base_url": f"http://me:{SECRET}@host/v1"},
+            "must not contain a user name, password or query",
+        ),
+        (
+            {"base_url": f"https://host/v1?key={SECRET}"},
+            "must not contain a user name, password or query",
+        ),
         ({"api_key_env": SECRET}, "NAME of an environment variable"),
         ({"server": "ours"}, "engine.server=ours"),
     ],
@@ -222,7 +259,9 @@ def proxy(serving: Serving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
-    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login someone password hidden\n", encoding="utf-8")
+    (tmp_path / ".netrc").write_text(
+        "machine 127.0.0.1 login someone password hidden\n", encoding="utf-8"
+    )
     monkeypatch.setenv("HOME", str(tmp_path))
     return serving()
 
@@ -233,7 +272,9 @@ def test_proxy_serves_other_hosts(proxy: Any, monkeypatch: pytest.MonkeyPatch, s
     assert texts(asked(None, CALLS[:2], base_url="http://models.invalid/v1")) == REPLIES[:2]
 
 
-def test_loopback_needs_no_proxy_and_no_netrc(serving: Serving, proxy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loopback_needs_no_proxy_and_no_netrc(
+    serving: Serving, proxy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("http_proxy", f"127.0.0.1:{proxy.port}")
     server = serving()
     assert texts(asked(server, CALLS[:2])) == REPLIES[:2]
@@ -244,7 +285,9 @@ def test_loopback_needs_no_proxy_and_no_netrc(serving: Serving, proxy: Any, monk
 def test_listed_options_have_exact_shares(serving: Serving) -> None:
     [reply] = asked(serving(always=misbehaving.capped), [choose("Pick.", 20)])
     assert (reply.flags, reply.mass) == ((), pytest.approx(sum(WEIGHTS)))
-    assert [math.exp(p) for p in reply.logprobs] == pytest.approx([weight / sum(WEIGHTS) for weight in WEIGHTS])
+    assert [math.exp(p) for p in reply.logprobs] == pytest.approx(
+        [weight / sum(WEIGHTS) for weight in WEIGHTS]
+    )
 
 
 @pytest.mark.parametrize("prompt", ["Pick.", "Pick again."])
@@ -269,7 +312,9 @@ def test_limit_of_top_logprobs_is_learned_once(serving: Serving) -> None:
 
 
 LISTING = {"max_tokens": 1, "logprobs": True, "top_logprobs": 40}
-LIMITED = Abilities().learn(Refused(400, {"message": "'top_logprobs' must be at most 20, not 40 or 5"}), LISTING)
+LIMITED = Abilities().learn(
+    Refused(400, {"message": "'top_logprobs' must be at most 20, not 40 or 5"}), LISTING
+)
 
 
 @pytest.mark.parametrize(
@@ -278,13 +323,19 @@ LIMITED = Abilities().learn(Refused(400, {"message": "'top_logprobs' must be at 
     ids=["learned", "joined with others", "others joined with it"],
 )
 def test_top_logprobs_follow_the_limit_of_the_server(abilities: Abilities) -> None:
-    assert (abilities.fit(LISTING), abilities.flags(LISTING)) == ({**LISTING, "top_logprobs": 20}, ())
+    assert (abilities.fit(LISTING), abilities.flags(LISTING)) == (
+        {**LISTING, "top_logprobs": 20},
+        (),
+    )
 
 
 @pytest.mark.parametrize("message", ["logprobs are not supported", "top_logprobs: 3 unsupported"])
 def test_logprobs_are_omitted_if_unsupported(message: str) -> None:
     without_lists = Abilities().learn(Refused(400, {"message": message}), LISTING)
-    assert (without_lists.fit(LISTING), without_lists.flags(LISTING)) == ({"max_tokens": 1}, ("no_logprobs",))
+    assert (without_lists.fit(LISTING), without_lists.flags(LISTING)) == (
+        {"max_tokens": 1},
+        ("no_logprobs",),
+    )
 
 
 def test_parsed_choice(serving: Serving) -> None:
@@ -296,7 +347,9 @@ def test_parsed_choice(serving: Serving) -> None:
 
 
 def test_reply_without_an_option_is_no_choice(serving: Serving) -> None:
-    [reply] = asked(serving(always=answer({"content": "I would rather not."})), [choose("Pick.", 4)])
+    [reply] = asked(
+        serving(always=answer({"content": "I would rather not."})), [choose("Pick.", 4)]
+    )
     assert reply.flags == ("parsed_choice", "no_choice")
     assert reply.logprobs == pytest.approx([-math.log(4)] * 4)
 
@@ -333,10 +386,18 @@ def test_rejected_key_is_omitted_and_flagged(serving: Serving, key: str) -> None
         "seed": {"temperature": 1.0, "seed": 3},
         "response_format": {"schema": '{"type": "object"}'},
     }
-    flag = {"temperature": "fixed_temperature", "seed": "no_seed", "response_format": "unconstrained"}[key]
+    flag = {
+        "temperature": "fixed_temperature",
+        "seed": "no_seed",
+        "response_format": "unconstrained",
+    }[key]
     server = serving(always=without(key))
     opened = engine(server)
-    replies = [reply for _ in range(2) for reply in ask(opened, [write("question", **changes.get(key, {}))])]
+    replies = [
+        reply
+        for _ in range(2)
+        for reply in ask(opened, [write("question", **changes.get(key, {}))])
+    ]
     opened.close()
     assert [reply.flags for reply in replies if isinstance(reply, Completion)] == [(flag,)] * 2
     assert len(server.asked) == 3  # once with the key
@@ -350,7 +411,10 @@ def test_rejected_schema_leaves_others(serving: Serving) -> None:
             good(conversation, body)
 
     required = '{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'
-    calls = [write("question", schema=schema) for schema in (required, '{"type": "object"}', "no JSON", "[]")]
+    calls = [
+        write("question", schema=schema)
+        for schema in (required, '{"type": "object"}', "no JSON", "[]")
+    ]
     replies = asked(serving(always=picky), list(calls))
     unconstrained = ("unconstrained",)
     assert [reply.flags for reply in replies] == [unconstrained, (), unconstrained, unconstrained]
@@ -361,8 +425,12 @@ NOT_WITHOUT = "The 'temperature' of this request was not allowed, nor is it with
 LONG = "Your input exceeds the context window of this model; 'temperature' is not supported."
 
 
-@pytest.mark.parametrize(("message", "code"), [(FILTERED, "content_filter"), (LONG, None), (NOT_WITHOUT, None)])
-def test_refused_prompt_changes_no_later_request(serving: Serving, message: str, code: str | None) -> None:
+@pytest.mark.parametrize(
+    ("message", "code"), [(FILTERED, "content_filter"), (LONG, None), (NOT_WITHOUT, None)]
+)
+def test_refused_prompt_changes_no_later_request(
+    serving: Serving, message: str, code: str | None
+) -> None:
     """Also a refusal that names a key: the request fails without it as well."""
     server = serving(*[refuse(400, message, code=code)] * 2)
     opened = engine(server)
@@ -377,7 +445,9 @@ def test_refused_prompt_changes_no_later_request(serving: Serving, message: str,
 
 
 TRANSCRIPT = "<search> fox </search>\n<information>Foxes are red.</information>\n"
-CONTINUED = Generate(Prompt("test/agent", (Message("system", "Search."), Message("user", "Who?")), TRANSCRIPT), 5)
+CONTINUED = Generate(
+    Prompt("test/agent", (Message("system", "Search."), Message("user", "Who?")), TRANSCRIPT), 5
+)
 
 
 @pytest.mark.parametrize("reply", ["red", TRANSCRIPT + "red"], ids=["continued", "repeated"])
@@ -420,27 +490,40 @@ STOP_REPORTS = {
 
 
 @pytest.mark.parametrize(("finish", "report", "expected"), STOP_REPORTS.values(), ids=STOP_REPORTS)
-def test_stop_string_is_read_from_each_server(finish: str, report: dict[str, Any], expected: str | None) -> None:
+def test_stop_string_is_read_from_each_server(
+    finish: str, report: dict[str, Any], expected: str | None
+) -> None:
     answer = {"choices": [{"text": "a query", "finish_reason": finish, **report}], **report}
-    assert read_response(answer, {"prompt": "q", "stop": ["</search>", "</answer>"]}).reply.stopped_by == expected
+    assert (
+        read_response(answer, {"prompt": "q", "stop": ["</search>", "</answer>"]}).reply.stopped_by
+        == expected
+    )
 
 
 def test_requests_to_servers_with_missing_features(serving: Serving) -> None:
-    refusing = without("max_tokens", "'max_tokens' is not supported. Use 'max_completion_tokens' instead.")
+    refusing = without(
+        "max_tokens", "'max_tokens' is not supported. Use 'max_completion_tokens' instead."
+    )
     server = serving(always=refusing)
     [reply] = asked(server, [write("question", 7)])
     assert (reply.flags, server.asked[-1][1]["max_completion_tokens"]) == ((), 7)
     [reply] = asked(serving(always=without("stop")), [write("one two three four", stop=("three",))])
     assert (reply.text, reply.finish, reply.flags) == ("re: one two ", "stop", ())  # cut here
     calls = [PREFILLED, replace(PREFILLED, max_tokens=6)]
-    replies = asked(serving(misbehaving.say("Answer: me"), misbehaving.say("you")), calls, concurrency=1)
+    replies = asked(
+        serving(misbehaving.say("Answer: me"), misbehaving.say("you")), calls, concurrency=1
+    )
     assert sorted(texts(replies)) == [" me", "you"]
     assert {reply.flags for reply in replies} == {("no_prefill",)}
     server = serving()
     [reply] = asked(server, [PREFILLED], server="sglang")
     body = server.asked[-1][1]
     assert body["messages"][-1] == {"role": "assistant", "content": "Answer:"}
-    assert (body["continue_final_message"], body["add_generation_prompt"], reply.flags) == (True, False, ())
+    assert (body["continue_final_message"], body["add_generation_prompt"], reply.flags) == (
+        True,
+        False,
+        (),
+    )
     assert body["repetition_penalty"] == 1.0
     assert not {"tools", "tool_choice"} & set(body)
     [reply] = asked(serving(), [PLAIN], endpoints="chat")
@@ -452,15 +535,21 @@ def test_requests_to_servers_with_missing_features(serving: Serving) -> None:
 
 
 def test_identity_and_tokens(serving: Serving) -> None:
-    here, there = (identity_of(engine(base_url=f"http://{host}/v1", deployment="ours")) for host in ("a", "b"))
+    here, there = (
+        identity_of(engine(base_url=f"http://{host}/v1", deployment="ours")) for host in ("a", "b")
+    )
     assert here == there
-    assert identity_of(engine(base_url="http://a/v1")) != identity_of(engine(base_url="http://b/v1"))
+    assert identity_of(engine(base_url="http://a/v1")) != identity_of(
+        engine(base_url="http://b/v1")
+    )
     assert [engine().count_tokens(text) for text in ("", "Hello world")] == [0, 3]
     assert engine().estimates_tokens
     assert SECRET not in f"{engine()!r} {identity_of(engine())} {engine().render(CALLS[0])}"
 
 
-@pytest.mark.parametrize("budget", [{"budget_tokens": 20}, {"budget_usd": 35e-6}], ids=["tokens", "dollars"])
+@pytest.mark.parametrize(
+    "budget", [{"budget_tokens": 20}, {"budget_usd": 35e-6}], ids=["tokens", "dollars"]
+)
 def test_spent_budget(serving: Serving, budget: dict[str, float]) -> None:
     """A call has 2 + 4 tokens and costs 10 millionths of a dollar: the fourth one spends either budget."""
     server = serving()
@@ -470,12 +559,16 @@ def test_spent_budget(serving: Serving, budget: dict[str, float]) -> None:
     assert texts(replies[:4]) == REPLIES[:4]
     assert [type(error) for error in replies[4:]] == [BudgetSpent] * 2
     ((key, value),) = budget.items()
-    assert f"engine.{key}={value} is spent (24 tokens, 0.0000 USD by this command)" in str(replies[4])
+    assert f"engine.{key}={value} is spent (24 tokens, 0.0000 USD by this command)" in str(
+        replies[4]
+    )
     assert len(server.asked) == 4
 
 
 @pytest.mark.parametrize(("temperature", "attempts"), [(0.0, 2), (1.0, 5)])
-def test_replies_that_cannot_be_read_are_charged(serving: Serving, temperature: float, attempts: int) -> None:
+def test_replies_that_cannot_be_read_are_charged(
+    serving: Serving, temperature: float, attempts: int
+) -> None:
     server = serving(always=answer({"content": None}))
     call = write("question", temperature=temperature, seed=1 if temperature else None)
     opened = engine(server, budget_tokens=200)
@@ -503,10 +596,16 @@ def test_tokens_are_estimated_without_server_counts(serving: Serving) -> None:
     assert isinstance(choice, BudgetSpent)
 
 
-@pytest.mark.parametrize(("tokens", "flags"), [(50, ("cut_prompt",)), (4096, ("cut_prompt",)), (7500, ())])
-def test_prompt_that_a_server_cuts_is_flagged(serving: Serving, tokens: int, flags: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("tokens", "flags"), [(50, ("cut_prompt",)), (4096, ("cut_prompt",)), (7500, ())]
+)
+def test_prompt_that_a_server_cuts_is_flagged(
+    serving: Serving, tokens: int, flags: tuple[str, ...]
+) -> None:
     """The prompt has 34,000 characters."""
-    [reply] = asked(serving(always=usage(prompt_tokens=tokens)), [write("some words of text " * 1790)])
+    [reply] = asked(
+        serving(always=usage(prompt_tokens=tokens)), [write("some words of text " * 1790)]
+    )
     assert reply.flags == flags
 
 

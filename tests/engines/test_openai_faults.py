@@ -19,7 +19,10 @@ MESSAGES = {
     "402": "the account is used up", "404": "does not know the model",
     "redirect": "the server redirects to http://127.0.0.2:9/v1/chat/completions. Set engine.base_url to that.",
 }  # fmt: skip
-WRITE, CHOOSE = write("The herring queen was composed by somebody in Fauskenes"), choose("Which letter is it", 12)
+WRITE, CHOOSE = (
+    write("The herring queen was composed by somebody in Fauskenes"),
+    choose("Which letter is it", 12),
+)
 
 
 def outcomes(server: Any, name: str, times: int = 1, **fields: Any) -> list[Any]:
@@ -51,10 +54,14 @@ def test_fault_that_stays(serving: Serving, name: str, caplog: pytest.LogCapture
     assert type(error) is (EngineError if name in UNREADABLE else ServerLost), error
     if name in UNREADABLE:
         assert "the server sent 2 replies that cannot be read: " in str(error)
-        assert (len(server.asked), error.usage and error.usage.output_tokens) == (2, 8)  # both were charged
+        assert (len(server.asked), error.usage and error.usage.output_tokens) == (
+            2,
+            8,
+        )  # both were charged
     else:
         assert any(
-            f"{server.url} {message}" in str(error) for message in ("requires a wait of", "has not answered any call")
+            f"{server.url} {message}" in str(error)
+            for message in ("requires a wait of", "has not answered any call")
         )
     assert len(str(error)) < 600
     assert SECRET not in f"{error!r} {error.__cause__!r} {error.__context__!r} {caplog.text}"
@@ -69,8 +76,12 @@ def test_harmless_oddity(serving: Serving, name: str, caplog: pytest.LogCaptureF
     assert len(server.asked) == 2
     is_counted = not name.startswith("usage-") or name == "usage-odd-details"
     flags = () if is_counted else ("estimated_usage",)
-    assert {reply.flags for reply in replies} == {("answered_by:evil-7b",) if name == "other-model" else flags}
-    model = "warning: {} answers as model 'evil-7b', but model 'gpt-4o-mini-2024-07-18' was requested"
+    assert {reply.flags for reply in replies} == {
+        ("answered_by:evil-7b",) if name == "other-model" else flags
+    }
+    model = (
+        "warning: {} answers as model 'evil-7b', but model 'gpt-4o-mini-2024-07-18' was requested"
+    )
     assert caplog.messages == ([model.format(server.url)] if name == "other-model" else [])
 
 

@@ -13,8 +13,17 @@ from tests.engines.openai_calls import asked, engine
 
 CALL = write("Who?", logprobs=2)
 PLAIN = replace(CALL, prompt=Prompt("test/plain", (Message("user", "Who?"),), form="completion"))
-TOP = [{"token": "A", "logprob": -0.5}, {"token": "B", "logprob": -9999.0}, {"token": "C", "logprob": -12.0}]
-CHAT: Body = {"content": [{"token": "A", "logprob": -0.5, "top_logprobs": TOP}, {"token": "b", "logprob": -0.25}]}
+TOP = [
+    {"token": "A", "logprob": -0.5},
+    {"token": "B", "logprob": -9999.0},
+    {"token": "C", "logprob": -12.0},
+]
+CHAT: Body = {
+    "content": [
+        {"token": "A", "logprob": -0.5, "top_logprobs": TOP},
+        {"token": "b", "logprob": -0.25},
+    ]
+}
 TEXT: Body = {
     "tokens": ["A", "b"], "token_logprobs": [-0.5, None], "top_logprobs": [{"C": -12.0, "A": -0.5}, None],
 }  # fmt: skip
@@ -35,7 +44,10 @@ def listing(logprobs: Body, **keys: Any) -> Any:
 def test_chat_lists_tokens(serving: Serving) -> None:
     server = serving(listing(CHAT))
     [reply] = asked(server, [CALL])
-    assert reply.tokens == (GeneratedToken("A", -0.5, None, (("A", -0.5), ("C", -12.0))), GeneratedToken("b", -0.25))
+    assert reply.tokens == (
+        GeneratedToken("A", -0.5, None, (("A", -0.5), ("C", -12.0))),
+        GeneratedToken("b", -0.25),
+    )
     [(_, body)] = server.asked
     assert (body["logprobs"], body["top_logprobs"]) == (True, 2)
 
@@ -43,7 +55,10 @@ def test_chat_lists_tokens(serving: Serving) -> None:
 def test_completion_lists_tokens(serving: Serving) -> None:
     server = serving(listing(TEXT))
     [reply] = asked(server, [PLAIN])
-    assert reply.tokens == (GeneratedToken("A", -0.5, None, (("A", -0.5), ("C", -12.0))), GeneratedToken("b", -100.0))
+    assert reply.tokens == (
+        GeneratedToken("A", -0.5, None, (("A", -0.5), ("C", -12.0))),
+        GeneratedToken("b", -100.0),
+    )
     assert server.asked[0][1]["logprobs"] == 2
 
 

@@ -11,13 +11,25 @@ from typing import Any
 import pytest
 
 from kgqa.cli.main import main
-from tests.engines.test_detection import HOSTED, LITELLM, LLAMACPP, OLLAMA, PROXIED, SGLANG, VLLM, listing
+from tests.engines.test_detection import (
+    HOSTED,
+    LITELLM,
+    LLAMACPP,
+    OLLAMA,
+    PROXIED,
+    SGLANG,
+    VLLM,
+    listing,
+)
 from tests.http_server import serve_json
 
 pytest.importorskip("aiohttp", reason="engine openai needs aiohttp")
 KEY = "sk-4Wq81"
 AZURE = {"/openai/v1/models": listing("system", "gpt-4o-mini")}
-WRONG_KEY = (401, {"error": {"message": f"Incorrect API key provided: {KEY}.", "code": "invalid_api_key"}})
+WRONG_KEY = (
+    401,
+    {"error": {"message": f"Incorrect API key provided: {KEY}.", "code": "invalid_api_key"}},
+)
 NOT_FOUND = (404, {"detail": "Not Found"})
 DENIED = f"kgqa: {{}}/v1 does not list its models: 401 Incorrect API key provided: {KEY}."
 ELSEWHERE = {"Location": "https://llm.example/v1/models"}
@@ -27,7 +39,11 @@ class Site:
     """A simulated server: what it answers by path, or to all requests."""
 
     def __init__(
-        self, answers: Mapping[str, Any], key: str = "", other: tuple[int, Any] = NOT_FOUND, **headers: str
+        self,
+        answers: Mapping[str, Any],
+        key: str = "",
+        other: tuple[int, Any] = NOT_FOUND,
+        **headers: str,
     ) -> None:
         self.answers, self.key, self.other, self.headers = answers, key, other, headers
 
@@ -89,7 +105,9 @@ def test_first_line_of_a_server(
 ) -> None:  # fmt: skip
     monkeypatch.setenv("RIGHT", KEY)
     monkeypatch.setenv("WRONG", "sk-other")
-    assert first_line(capfd, tmp_path, f"server={address}{path}", *words.split()).startswith(line.format(address))
+    assert first_line(capfd, tmp_path, f"server={address}{path}", *words.split()).startswith(
+        line.format(address)
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,12 +119,25 @@ def test_first_line_of_a_server(
         ),
         ("http://[::1]:9/v1", "http://[::1]:9/v1: no connection ("),
         ("7", "kgqa: server=7: must be an address like http://127.0.0.1:8000/v1"),
-        ("localhost:8000", "kgqa: server=localhost:8000: must be an address like http://127.0.0.1:8000/v1"),
-        ("http://[::1/v1", "kgqa: server=http://[::1/v1: must be an address like http://127.0.0.1:8000/v1"),
+        (
+            "localhost:8000",
+            "kgqa: server=localhost:8000: must be an address like http://127.0.0.1:8000/v1",
+        ),
+        (
+            "http://[::1/v1",
+            "kgqa: server=http://[::1/v1: must be an address like http://127.0.0.1:8000/v1",
+        ),
         ("http://127.0.0.1:80000", "kgqa: server=http://127.0.0.1:80000: must be an address like"),
-        ("http://me:sk-4Wq81@host/v1", "kgqa: server must not contain a user name, password or query"),
+        (
+            "http://me:sk-4Wq81@host/v1",
+            "kgqa: server must not contain a user name, password or query",
+        ),
     ],
     ids=["wrong-port", "ipv6", "number", "no-scheme", "open-bracket", "large-port", "password"],
 )
-def test_first_line_without_a_server(server: str, line: str, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert first_line(capfd, tmp_path, f"server={server}", "engine.server_timeout=0.2").startswith(line)
+def test_first_line_without_a_server(
+    server: str, line: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert first_line(capfd, tmp_path, f"server={server}", "engine.server_timeout=0.2").startswith(
+        line
+    )

@@ -18,11 +18,19 @@ from tests.engines.conftest import REAL, build, lend
 pytestmark = pytest.mark.weights
 
 BUDGET = 24
-SCHEMA = '{"type": "object", "properties": {"capital": {"type": "string"}}, "required": ["capital"]}'
+SCHEMA = (
+    '{"type": "object", "properties": {"capital": {"type": "string"}}, "required": ["capital"]}'
+)
 
 
-def where(text: str = "What is the capital of France?", max_tokens: int = 8, **fields: Any) -> Generate:
-    return Generate(Prompt("test/where", (Message("user", text),), fields.pop("prefill", "")), max_tokens, **fields)
+def where(
+    text: str = "What is the capital of France?", max_tokens: int = 8, **fields: Any
+) -> Generate:
+    return Generate(
+        Prompt("test/where", (Message("user", text),), fields.pop("prefill", "")),
+        max_tokens,
+        **fields,
+    )
 
 
 @pytest.fixture(scope="module", params=REAL)
@@ -71,7 +79,9 @@ def test_a_choice_does_not_think(pair: tuple[Any, Any]) -> None:
     choice, plain = (ask(engine, [call])[0] for engine in pair)
     assert not isinstance(choice, Exception | Completion)
     assert not isinstance(plain, Exception | Completion)
-    assert choice.logprobs == pytest.approx(plain.logprobs, abs=0.02)  # llama.cpp's wobble, see `LlamaCpp`
+    assert choice.logprobs == pytest.approx(
+        plain.logprobs, abs=0.02
+    )  # llama.cpp's wobble, see `LlamaCpp`
     assert choice.flags == plain.flags
     assert choice.usage.reasoning_tokens == 0
 

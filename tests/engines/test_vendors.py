@@ -82,13 +82,25 @@ def ask_vendor(server: ClaudeServer | GeminiServer, calls: list[Any], **fields: 
 
 def test_conversation_with_tools_is_written_for_claude() -> None:
     engine: Anthropic = open_engine("anthropic")
-    call = replace(write(""), prompt=TALK, tools=TOOLS, tool_choice='"required"', stop=("END", "\n"))
+    call = replace(
+        write(""), prompt=TALK, tools=TOOLS, tool_choice='"required"', stop=("END", "\n")
+    )
     body = engine.write_request(call)
-    assert (body["system"], body["max_tokens"], body["stop_sequences"]) == ("Be short.", 12, ["END"])
+    assert (body["system"], body["max_tokens"], body["stop_sequences"]) == (
+        "Be short.",
+        12,
+        ["END"],
+    )
     assert [each["role"] for each in body["messages"]] == ["user", "assistant", "user"]
-    assert body["messages"][1]["content"] == [{"type": "tool_use", "id": "t1", "name": "look", "input": {"at": "sea"}}]
-    assert body["messages"][2]["content"] == [{"type": "tool_result", "tool_use_id": "t1", "content": "Blue."}]
-    assert body["tools"] == [{"name": "look", "description": "", "input_schema": {"type": "object"}}]
+    assert body["messages"][1]["content"] == [
+        {"type": "tool_use", "id": "t1", "name": "look", "input": {"at": "sea"}}
+    ]
+    assert body["messages"][2]["content"] == [
+        {"type": "tool_result", "tool_use_id": "t1", "content": "Blue."}
+    ]
+    assert body["tools"] == [
+        {"name": "look", "description": "", "input_schema": {"type": "object"}}
+    ]
     assert body["tool_choice"] == {"type": "any"}
     # the API has none of these
     assert not {"temperature", "top_p", "seed"} & set(body)
@@ -96,7 +108,11 @@ def test_conversation_with_tools_is_written_for_claude() -> None:
 
 THINKING: dict[str, tuple[Any, Json, Json]] = {
     "off": ("off", {"type": "disabled"}, {"thinking_budget": 0}),
-    "budget": (2048, {"type": "enabled", "budget_tokens": 2048}, {"include_thoughts": True, "thinking_budget": 2048}),
+    "budget": (
+        2048,
+        {"type": "enabled", "budget_tokens": 2048},
+        {"include_thoughts": True, "thinking_budget": 2048},
+    ),
     "effort": ("low", {"type": "adaptive"}, {"include_thoughts": True, "thinking_level": "LOW"}),
 }
 
@@ -105,7 +121,10 @@ THINKING: dict[str, tuple[Any, Json, Json]] = {
 def test_reasoning_is_set(thinking: Any, sent: Json, other: Json) -> None:
     model = replace(MODEL, thinking=thinking)
     assert open_engine("anthropic", model).write_request(write("Who?"))["thinking"] == sent
-    assert open_engine("gemini", model).write_request(write("Who?"))["config"]["thinking_config"] == other
+    assert (
+        open_engine("gemini", model).write_request(write("Who?"))["config"]["thinking_config"]
+        == other
+    )
 
 
 def test_request_is_written_for_gemini() -> None:
@@ -150,7 +169,11 @@ def test_claude_answers(claude: ClaudeServer) -> None:
     [reply] = ask_vendor(claude, [write("Who?")])
     assert isinstance(reply, Completion), reply
     assert (reply.text, reply.flags) == ("re: Who?", ("fixed_temperature",))
-    assert (reply.usage.prompt_tokens, reply.usage.cached_tokens, reply.usage.output_tokens) == (1000, 100, 500)
+    assert (reply.usage.prompt_tokens, reply.usage.cached_tokens, reply.usage.output_tokens) == (
+        1000,
+        100,
+        500,
+    )
 
 
 def test_gemini_answers(gemini: GeminiServer) -> None:
@@ -170,9 +193,13 @@ def test_choices_are_read_from_text(gemini: GeminiServer) -> None:
     assert "parsed_choice" in reply.flags
 
 
-@pytest.mark.parametrize("prefill", ["Answer:", "The mill was built by Bo. He"], ids=["label", "transcript"])
+@pytest.mark.parametrize(
+    "prefill", ["Answer:", "The mill was built by Bo. He"], ids=["label", "transcript"]
+)
 def test_prefill_is_flagged(claude: ClaudeServer, prefill: str) -> None:
-    [reply] = ask_vendor(claude, [replace(write("Who?"), prompt=Prompt("t", (Message("user", "Who?"),), prefill))])
+    [reply] = ask_vendor(
+        claude, [replace(write("Who?"), prompt=Prompt("t", (Message("user", "Who?"),), prefill))]
+    )
     flag = "no_prefill" if prefill == "Answer:" else "transcript_as_message"
     assert flag in reply.flags
     assert claude.requests[0]["messages"][-1]["role"] == "user"
@@ -202,7 +229,9 @@ ERRORS: dict[str, tuple[tuple[int, Json], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize(("answer", "kind", "named"), ERRORS.values(), ids=ERRORS)
-def test_errors_of_claude(claude: ClaudeServer, answer: Any, kind: type[Exception], named: str) -> None:
+def test_errors_of_claude(
+    claude: ClaudeServer, answer: Any, kind: type[Exception], named: str
+) -> None:
     claude.errors = [answer]
     [error] = ask_vendor(claude, [write("Who?")])
     assert type(error) is kind or (kind is EngineError and isinstance(error, EngineError)), error
@@ -217,8 +246,12 @@ GEMINI_ERRORS: dict[str, tuple[int, str, str, type[Exception]]] = {
 }
 
 
-@pytest.mark.parametrize(("status", "word", "message", "kind"), GEMINI_ERRORS.values(), ids=GEMINI_ERRORS)
-def test_errors_of_gemini(gemini: GeminiServer, status: int, word: str, message: str, kind: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("status", "word", "message", "kind"), GEMINI_ERRORS.values(), ids=GEMINI_ERRORS
+)
+def test_errors_of_gemini(
+    gemini: GeminiServer, status: int, word: str, message: str, kind: type[Exception]
+) -> None:
     gemini.errors = [(status, {"error": {"code": status, "message": message, "status": word}})]
     [error] = ask_vendor(gemini, [write("Who?")])
     assert type(error) is kind, error
@@ -244,8 +277,12 @@ def test_wave_of_claude_is_one_batch(claude: ClaudeServer) -> None:
 
 
 @pytest.mark.parametrize("is_noted", [True, False], ids=["noted", "killed before the note"])
-def test_batch_of_claude_is_found_again(claude: ClaudeServer, tmp_path: Path, is_noted: bool) -> None:
-    engine = open_engine("anthropic", base_url=claude.address, retries=0, batch=True, batch_wait=0.05)
+def test_batch_of_claude_is_found_again(
+    claude: ClaudeServer, tmp_path: Path, is_noted: bool
+) -> None:
+    engine = open_engine(
+        "anthropic", base_url=claude.address, retries=0, batch=True, batch_wait=0.05
+    )
     for call in CALLS:
         engine.submit(call, SimpleQueue[Any]().put)
     assert claude.submitted.wait(30)
@@ -279,7 +316,12 @@ def test_tools_need_a_vendor_with_function_calls(
     gemini: GeminiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ("engine=gemini", "model=another-model", f"engine.base_url={gemini.address}", "method.protocol=functions")
+    words = (
+        "engine=gemini",
+        "model=another-model",
+        f"engine.base_url={gemini.address}",
+        "method.protocol=functions",
+    )
     with pytest.raises(ConfigError, match="function calls"):
         kgqa.run(*words, method="tool_agent", dataset="demo", limit=1, display=QUIET)
     assert not gemini.requests

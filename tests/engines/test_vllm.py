@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-engines runs its tests there")
+pytest.importorskip(
+    "vllm", reason="vLLM has an environment of its own: make test-engines runs its tests there"
+)
 
 
 from kgqa.calls import Generate
@@ -43,7 +45,10 @@ def test_closing_while_vllm_starts_leaves_no_process(small: Model) -> None:
     engine = vllm_engine(small)
     engine.submit(write("Say one."), lambda _: None)
     deadline = time.monotonic() + 120
-    while not (fresh := [each for each in below() if each.pid not in before]) and time.monotonic() < deadline:
+    while (
+        not (fresh := [each for each in below() if each.pid not in before])
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.1)
     assert fresh
     started = time.monotonic()
@@ -62,7 +67,9 @@ def test_closing_while_vllm_starts_leaves_no_process(small: Model) -> None:
     ],
     ids=["unknown quantization", "no GPU", "unknown argument", "argument with a key"],
 )
-def test_what_vllm_cannot_do_is_a_config_error(small: Model, field: str, value: Any, reason: str) -> None:
+def test_what_vllm_cannot_do_is_a_config_error(
+    small: Model, field: str, value: Any, reason: str
+) -> None:
     engine = vllm_engine(small, **{field: value})
     [reply] = ask(engine, [write("Say one.")])
     engine.close()
@@ -73,7 +80,9 @@ def test_what_vllm_cannot_do_is_a_config_error(small: Model, field: str, value: 
 
 def test_extra_args_reach_vllm(small: Model) -> None:
     # no prompt of more tokens fits in a step, and without chunks vLLM rejects the settings
-    engine = vllm_engine(small, extra_args={"max_num_batched_tokens": 8, "enable_chunked_prefill": False})
+    engine = vllm_engine(
+        small, extra_args={"max_num_batched_tokens": 8, "enable_chunked_prefill": False}
+    )
     [reply] = ask(engine, [write("Say one.")])
     engine.close()
     assert "max_num_batched_tokens" in str(reply)

@@ -52,9 +52,13 @@ async def run(process: VllmProcess, prompt: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("devices", "visible"), [((2, 3), "2,3"), (("GPU-5a", "MIG-1b"), "GPU-5a,MIG-1b")], ids=["numbers", "names"]
+    ("devices", "visible"),
+    [((2, 3), "2,3"), (("GPU-5a", "MIG-1b"), "GPU-5a,MIG-1b")],
+    ids=["numbers", "names"],
 )
-def test_process_sees_only_its_devices(start: Any, devices: tuple[int | str, ...], visible: str) -> None:
+def test_process_sees_only_its_devices(
+    start: Any, devices: tuple[int | str, ...], visible: str
+) -> None:
     assert asyncio.run(run(start(devices), "hello")) == visible
 
 
@@ -110,7 +114,9 @@ def test_killed_run_takes_its_server_along(tmp_path: Path) -> None:
         "input()"
     )
     command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+    with subprocess.Popen(
+        command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
         assert parent.stdout is not None
         server = int(parent.stdout.readline().split()[0])
         parent.kill()
@@ -128,7 +134,13 @@ def is_alive(process: int) -> bool:
 
 
 def test_options_are_written_as_vllm_reads_them() -> None:
-    options = {"model": "m", "dtype": None, "enable_lora": True, "enforce_eager": False, "config": {"a": 1}}
+    options = {
+        "model": "m",
+        "dtype": None,
+        "enable_lora": True,
+        "enforce_eager": False,
+        "config": {"a": 1},
+    }
     written = [*write_options({**options, "lora_modules": ["a=b", "c=d"]})]
     assert written == [
         "--model", "m", "--enable-lora", "--no-enforce-eager", "--config", '{"a": 1}', "--lora-modules", "a=b", "c=d",

@@ -34,7 +34,9 @@ class Vllm:
         self.requests.append((conversation.path, body))
         if conversation.path == "/tokenize":
             text = body.get("prompt") or "".join(message["content"] for message in body["messages"])
-            tokens = [START] * bool(body.get("add_special_tokens")) + [ord(character) for character in text]
+            tokens = [START] * bool(body.get("add_special_tokens")) + [
+                ord(character) for character in text
+            ]
             conversation.answer(200, {"tokens": tokens, "count": len(tokens)})
         elif conversation.path == "/detokenize":
             conversation.answer(200, {"prompt": "assistant\n"})
@@ -59,7 +61,15 @@ def lend(serving: Serving) -> Any:
         vllm = Vllm(serving)
         client = engine(vllm.server, server="vllm", **fields)
         opened.append(client)
-        ask(client, [replace(PLAIN, prompt=Prompt("test/first", (Message("user", "first"),), form="completion"))])
+        ask(
+            client,
+            [
+                replace(
+                    PLAIN,
+                    prompt=Prompt("test/first", (Message("user", "first"),), form="completion"),
+                )
+            ],
+        )
         vllm.requests.clear()
         return client, vllm
 

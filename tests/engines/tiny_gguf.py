@@ -28,7 +28,8 @@ def as_gguf(folder: Path, smollm2: Path, target: Path) -> Path:
     for name, tensor in network.state_dict().items():
         if name != "lm_head.weight":  # tied
             writer.add_tensor(
-                names.get_name(name, (".weight", ".bias")), _rows(name, tensor.detach(), config).contiguous().numpy()
+                names.get_name(name, (".weight", ".bias")),
+                _rows(name, tensor.detach(), config).contiguous().numpy(),
             )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -38,7 +39,9 @@ def as_gguf(folder: Path, smollm2: Path, target: Path) -> Path:
 
 
 def _rows(name: str, tensor: Any, config: Any) -> Any:
-    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(
+        name.split(".")[-2]
+    )
     if config.model_type != "llama" or heads is None:
         return tensor
     return tensor.view(heads, 2, -1, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape)

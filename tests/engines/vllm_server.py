@@ -18,7 +18,15 @@ def serving(folder: Path, *flags: str, seconds: int = 300) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    small = ("--dtype", "float32", "--enforce-eager", "--max-model-len", "2048", "--kv-cache-memory-bytes", "1G")
+    small = (
+        "--dtype",
+        "float32",
+        "--enforce-eager",
+        "--max-model-len",
+        "2048",
+        "--kv-cache-memory-bytes",
+        "1G",
+    )
     script = Path(__file__).parents[2] / "scripts" / "serve_vllm.sh"
     server = subprocess.Popen(
         ["bash", str(script), str(folder), *small, *flags],

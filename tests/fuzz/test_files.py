@@ -57,7 +57,10 @@ def temporary_folder() -> Iterator[Path]:
 # where to change a file (as a share of its length), what to write there, and how many bytes to remove
 DAMAGE = st.tuples(
     st.floats(0, 1),
-    st.one_of(st.binary(max_size=8), st.sampled_from([b"", b"\n", b'"', b"{", b"}", b"null", b"NaN", b"\xff", b"\0"])),
+    st.one_of(
+        st.binary(max_size=8),
+        st.sampled_from([b"", b"\n", b'"', b"{", b"}", b"null", b"NaN", b"\xff", b"\0"]),
+    ),
     st.integers(0, 40),
 )
 KEYS = ("method=no_context", "dataset=demo", "limit=3", *QUICK, "output_dir=run")
@@ -85,7 +88,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_damaged_questions(change: tuple[float, bytes, int]) -> None:
     with temporary_folder() as folder:
         (folder / "q.jsonl").write_bytes(damage(DEMO.read_bytes()[:4000], change))
-        check_message(run_kgqa("run", *KEYS[:1], "dataset=demo", "dataset.path=q.jsonl", "limit=2", *QUICK))
+        check_message(
+            run_kgqa("run", *KEYS[:1], "dataset=demo", "dataset.path=q.jsonl", "limit=2", *QUICK)
+        )
 
 
 @FUZZ
@@ -94,12 +99,19 @@ def test_damaged_yaml(change: tuple[float, bytes, int]) -> None:
     with temporary_folder() as folder:
         own = folder / "conf/method/mine.yaml"
         own.parent.mkdir(parents=True)
-        own.write_bytes(damage((package_folder().parent / "conf/method/no_context.yaml").read_bytes(), change))
-        check_message(run_kgqa("run", "method=mine", "dataset=demo", "limit=1", *QUICK, "dry_run=true"))
+        own.write_bytes(
+            damage((package_folder().parent / "conf/method/no_context.yaml").read_bytes(), change)
+        )
+        check_message(
+            run_kgqa("run", "method=mine", "dataset=demo", "limit=1", *QUICK, "dry_run=true")
+        )
 
 
 @FUZZ
-@given(change=DAMAGE, name=st.sampled_from(["predictions.jsonl", "metrics.json", "trace.jsonl.zst", "manifest.json"]))
+@given(
+    change=DAMAGE,
+    name=st.sampled_from(["predictions.jsonl", "metrics.json", "trace.jsonl.zst", "manifest.json"]),
+)
 def test_damaged_run_folder(finished: Path, change: tuple[float, bytes, int], name: str) -> None:
     with temporary_folder() as folder:
         shutil.copytree(finished, folder, dirs_exist_ok=True)
@@ -111,7 +123,9 @@ def test_damaged_run_folder(finished: Path, change: tuple[float, bytes, int], na
 
 @FUZZ
 @given(change=DAMAGE)
-def test_damaged_cache_never_changes_predictions(finished: Path, change: tuple[float, bytes, int]) -> None:
+def test_damaged_cache_never_changes_predictions(
+    finished: Path, change: tuple[float, bytes, int]
+) -> None:
     with temporary_folder() as folder:
         shutil.copytree(finished, folder, dirs_exist_ok=True)
         expected = (folder / "run/predictions.jsonl").read_bytes()
@@ -132,7 +146,23 @@ VALUES = st.one_of(
     st.integers().map(str),
     st.floats().map(str),
     st.sampled_from(
-        ("null", "true", "[]", "{}", "[1,", "{a:", "'", '"', "a,b", "1..2", "-0", "1e400", "=", "@", "x@y@z")
+        (
+            "null",
+            "true",
+            "[]",
+            "{}",
+            "[1,",
+            "{a:",
+            "'",
+            '"',
+            "a,b",
+            "1..2",
+            "-0",
+            "1e400",
+            "=",
+            "@",
+            "x@y@z",
+        )
     ),
 )
 
@@ -145,7 +175,14 @@ VALUES = st.one_of(
 @example(key="~method", value="")
 def test_any_override_succeeds_or_gets_a_message(key: str, value: str) -> None:
     with temporary_folder():
-        keys = ("method=no_context", "dataset=demo", "limit=1", *QUICK, f"{key}={value}", "dry_run=true")
+        keys = (
+            "method=no_context",
+            "dataset=demo",
+            "limit=1",
+            *QUICK,
+            f"{key}={value}",
+            "dry_run=true",
+        )
         check_message(run_kgqa("run", *keys))
 
 

@@ -40,13 +40,30 @@ from tests.fuzz.test_files import DAMAGE, FUZZ, KEYS, damage, run_kgqa, temporar
 
 HUGE = "9" * 400
 # what a JSON parser accepts, or nearly, and a reader must bound
-VALUES = ("null", "true", "-1", "1.5", '"x"', "{}", "[]", "NaN", "-Infinity", "1e400", HUGE, "[" * 300, '"\\ud800"', "")
+VALUES = (
+    "null",
+    "true",
+    "-1",
+    "1.5",
+    '"x"',
+    "{}",
+    "[]",
+    "NaN",
+    "-Infinity",
+    "1e400",
+    HUGE,
+    "[" * 300,
+    '"\\ud800"',
+    "",
+)
 # in JSON as kgqa writes it
 VALUE = re.compile(r'(?<=: )(?:"[^"]*"|-?[\d.]+|null|true|false|\[|\{)')
 CHANGES = st.one_of(
     DAMAGE.map(lambda change: lambda data: damage(data, change)),
     st.binary(max_size=300).map(lambda content: lambda _: content),
-    st.tuples(st.floats(0, 1, exclude_max=True), st.sampled_from(VALUES)).map(lambda both: replace_value(*both)),
+    st.tuples(st.floats(0, 1, exclude_max=True), st.sampled_from(VALUES)).map(
+        lambda both: replace_value(*both)
+    ),
 )
 Change = Callable[[bytes], bytes]
 
@@ -60,7 +77,9 @@ def replace_value(share: float, value: str) -> Change:
         if not places:
             return data
         place = places[int(share * len(places))]
-        return (text[: place.start()] + value + text[place.end() :]).encode("utf-8", "surrogateescape")
+        return (text[: place.start()] + value + text[place.end() :]).encode(
+            "utf-8", "surrogateescape"
+        )
 
     return change
 
@@ -114,14 +133,19 @@ def test_changed_result_of_a_run_is_never_used(finished: Path, change: Change, n
 
 
 @FUZZ
-@given(change=CHANGES, name=st.sampled_from([METRICS, PREDICTIONS, TRACE, MANIFEST, SETTINGS, IDENTITY]))
+@given(
+    change=CHANGES,
+    name=st.sampled_from([METRICS, PREDICTIONS, TRACE, MANIFEST, SETTINGS, IDENTITY]),
+)
 def test_any_file_of_a_run_is_read_or_refused(finished: Path, change: Change, name: str) -> None:
     """The hashes fit, so that the readers themselves meet the damage."""
     with temporary_folder() as folder:
         run = Path(shutil.copytree(finished / "run", folder / "run"))
         content = (run / name).read_bytes()
         if name == TRACE:
-            whole = zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True).read()
+            whole = (
+                zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True).read()
+            )
             content = zstandard.compress(change(whole))
         else:
             content = change(content)
@@ -144,8 +168,14 @@ REPLIES: list[tuple[Call[Any], Any]] = [
 
 
 @FUZZ
-@given(change=CHANGES, number=st.integers(0, len(REPLIES) - 1), made=st.sampled_from([0, -1, 10**18, None, "x", 1.5]))
-def test_stored_value_is_a_reply_or_requested_again(change: Change, number: int, stored: Any) -> None:
+@given(
+    change=CHANGES,
+    number=st.integers(0, len(REPLIES) - 1),
+    made=st.sampled_from([0, -1, 10**18, None, "x", 1.5]),
+)
+def test_stored_value_is_a_reply_or_requested_again(
+    change: Change, number: int, stored: Any
+) -> None:
     call, reply = REPLIES[number]
     key = cache_key({}, call)
     value = change(json.dumps(reply_json(reply)).encode()).decode("utf-8", "replace")
@@ -167,7 +197,9 @@ def test_stored_value_is_a_reply_or_requested_again(change: Change, number: int,
 
 @FUZZ
 @given(change=CHANGES, is_packed=st.booleans())
-def test_export_of_calls_is_read_completely_or_refused(finished: Path, change: Change, is_packed: bool) -> None:
+def test_export_of_calls_is_read_completely_or_refused(
+    finished: Path, change: Change, is_packed: bool
+) -> None:
     with temporary_folder() as folder:
         file = folder / "calls.jsonl.zst"
         count = export_calls(finished / "outputs/.cache", file)["calls"]
@@ -183,7 +215,11 @@ def test_export_of_calls_is_read_completely_or_refused(finished: Path, change: C
 
 
 @FUZZ
-@given(content=st.one_of(st.binary(max_size=200), st.text('[]{}\\",:0a \n', max_size=200).map(str.encode)))
+@given(
+    content=st.one_of(
+        st.binary(max_size=200), st.text('[]{}\\",:0a \n', max_size=200).map(str.encode)
+    )
+)
 def test_any_question_file_is_read_or_refused(content: bytes) -> None:
     with temporary_folder() as folder:
         file = folder / "q.json"
@@ -221,7 +257,9 @@ LARGE: dict[str, tuple[str, str, bytes]] = {
 
 
 @pytest.mark.parametrize(("reader", "end", "part"), LARGE.values(), ids=LARGE)
-def test_large_files_need_less_than_1_gib(reader: str, end: str, part: bytes, tmp_path: Path) -> None:
+def test_large_files_need_less_than_1_gib(
+    reader: str, end: str, part: bytes, tmp_path: Path
+) -> None:
     size = 150 << 20
     head, tail = (b'["', b'"]') if part == b"a" else (b"[", b"1]")
     content = head + part * (size // len(part)) + tail
@@ -230,7 +268,9 @@ def test_large_files_need_less_than_1_gib(reader: str, end: str, part: bytes, tm
     if reader == "trace":
         path = tmp_path
         (tmp_path / TRACE).write_bytes(zstandard.compress(content))
-    measured = subprocess.run([sys.executable, "-c", MEASURE, reader, path], capture_output=True, text=True, check=True)
+    measured = subprocess.run(
+        [sys.executable, "-c", MEASURE, reader, path], capture_output=True, text=True, check=True
+    )
     outcome, peak = measured.stdout.split()
     assert outcome == end
     assert int(peak) < 1024
@@ -248,5 +288,8 @@ def test_values_at_the_limit_need_less_than_1_gib(tmp_path: Path) -> None:
 
 def test_message_of_a_refused_file_has_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "deep.json").write_text("[" * 50_000)
-    with pytest.raises(DataError, match=r"deep\.json: not readable \(it is nested too deeply\)\. Run the same command"):
+    with pytest.raises(
+        DataError,
+        match=r"deep\.json: not readable \(it is nested too deeply\)\. Run the same command",
+    ):
         read_json(tmp_path / "deep.json")

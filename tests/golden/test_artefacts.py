@@ -41,21 +41,34 @@ def text(file: Path) -> str:
 def test_files_of_a_run_round_trip_to_the_same_bytes(folder: Path) -> None:
     assert whole(Metrics.read(folder).json()) == text(folder / "metrics.json")
     assert whole(Manifest.read(folder).json()) == text(folder / "manifest.json")
-    assert lines(prediction.json() for prediction in run_predictions(folder)) == text(folder / "predictions.jsonl")
+    assert lines(prediction.json() for prediction in run_predictions(folder)) == text(
+        folder / "predictions.jsonl"
+    )
     with (folder / "trace.jsonl.zst").open("rb") as file:
         reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-        assert lines(traced.json() for traced in read_trace(folder)) == io.TextIOWrapper(reader, "utf-8").read()
+        assert (
+            lines(traced.json() for traced in read_trace(folder))
+            == io.TextIOWrapper(reader, "utf-8").read()
+        )
     assert list(read_questions(folder)) == [traced.question for traced in read_trace(folder)]
 
 
-@pytest.mark.parametrize(("form", "name"), [("md", "report.md"), ("latex", "report.tex"), ("csv", "report.csv")])
+@pytest.mark.parametrize(
+    ("form", "name"), [("md", "report.md"), ("latex", "report.tex"), ("csv", "report.csv")]
+)
 @pytest.mark.parametrize("folder", RUNS, ids=lambda folder: folder.name)
-def test_report_of_a_run_is_the_same_to_the_byte(folder: Path, form: str, name: str, tmp_path: Path) -> None:
-    assert text(write_report(FinishedRun.read(folder), form, tmp_path / name)) == text(folder / name)
+def test_report_of_a_run_is_the_same_to_the_byte(
+    folder: Path, form: str, name: str, tmp_path: Path
+) -> None:
+    assert text(write_report(FinishedRun.read(folder), form, tmp_path / name)) == text(
+        folder / name
+    )
 
 
 def test_verdicts_round_trip_to_the_same_bytes() -> None:
-    assert lines(line.json() for line in read_verdicts(RUNS[0]).values()) == text(RUNS[0] / "verdicts.jsonl")
+    assert lines(line.json() for line in read_verdicts(RUNS[0]).values()) == text(
+        RUNS[0] / "verdicts.jsonl"
+    )
 
 
 def test_sweep_round_trips_to_the_same_bytes(tmp_path: Path) -> None:

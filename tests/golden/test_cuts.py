@@ -26,7 +26,10 @@ def write_official(folder: Path, name: str, records: list[Any]) -> None:
     (folder / list_sources()[name].folder).mkdir(parents=True, exist_ok=True)
     for file in list_sources()[name].makes:
         part = records[1::2] if "train" in file else records[::2] if "dev" in file else []
-        others = [{**record, "id": f"other {n}", "_id": f"other {n}"} for n, record in enumerate(records[:7])]
+        others = [
+            {**record, "id": f"other {n}", "_id": f"other {n}"}
+            for n, record in enumerate(records[:7])
+        ]
         mixed = [*part, *others]
         random.Random(file).shuffle(mixed)
         text = "\n".join(map(json.dumps, mixed)) if file.endswith("l") else json.dumps(mixed)
@@ -34,7 +37,9 @@ def write_official(folder: Path, name: str, records: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("name", CUTS)
-def test_cut_equals_the_questions_of_the_results(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cut_equals_the_questions_of_the_results(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = DATA / FILES[name][0]
     if not original.is_file():
         pytest.skip(f"no {original.name}: KGQA_DATA names no folder with it")
@@ -59,6 +64,9 @@ def test_missing_record_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("KGQA_DATA", raising=False)
     first, *others = read_ids("musique.txt")
     write_official(Path("data"), "musique", [{"id": key} for key in others])
-    with pytest.raises(DataError, match=rf"musique_ans_v1.0_train.jsonl: no record {first} \(1 of 160 are missing\)"):
+    with pytest.raises(
+        DataError,
+        match=rf"musique_ans_v1.0_train.jsonl: no record {first} \(1 of 160 are missing\)",
+    ):
         fetch_dataset("results_musique", QUIET)
     assert not Path("data/results").exists()

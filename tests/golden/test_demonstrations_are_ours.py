@@ -56,9 +56,15 @@ def demonstrated() -> list[Any]:
 
 @pytest.mark.skipif(not EVALUATED, reason="no questions in KGQA_DATA")
 def test_demonstrations_are_not_in_evaluation_files() -> None:
-    ours = {run for record in demonstrated() for text in texts(record) for run in runs(text, SHARED)}
+    ours = {
+        run for record in demonstrated() for text in texts(record) for run in runs(text, SHARED)
+    }
     # of labelled documents and of a pool's passages
-    titles = [part["title"] for part in parts(demonstrated()) if isinstance(part, dict) and "title" in part]
+    titles = [
+        part["title"]
+        for part in parts(demonstrated())
+        if isinstance(part, dict) and "title" in part
+    ]
     names = {title for title in (tuple(words(title)) for title in titles) if len(title) > 1}
     assert len(ours) > 6_000
     assert len(names) > 200

@@ -35,11 +35,16 @@ def test_every_profile_scores_the_fixture_as_published() -> None:
     """TRACE has MuSiQue's exact match and HotpotQA's F1."""
     rows, differing = read_fixture(), []
     for row in rows:
-        official = {profile: row["reference"][reference] for profile, reference in REFERENCES.items()}
+        official = {
+            profile: row["reference"][reference] for profile, reference in REFERENCES.items()
+        }
         official["trace"] = {"em": official["musique"]["em"], "f1": official["hotpotqa"]["f1"]}
         for profile, expected in official.items():
             ours = score(row["prediction"], row["golds"], profile)
-            if (ours["em"], round(ours["f1"], 6)) != (expected["em"], expected["f1"]):  # written with 6 digits
+            if (ours["em"], round(ours["f1"], 6)) != (
+                expected["em"],
+                expected["f1"],
+            ):  # written with 6 digits
                 differing.append((row["id"], profile, ours, expected))
     assert len(rows) == 300
     assert not differing, f"{len(differing)} scores differ: {differing[:5]}"

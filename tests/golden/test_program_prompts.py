@@ -27,7 +27,12 @@ from tests.golden.texts import check_names, check_text
 
 OPERA = Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt.")
 COMPOSER = Passage.of("Asbjarne Lyngholt", "Asbjarne Lyngholt was born in Fauskenes.")
-QUESTION = Question("q", "In which town was the composer of The Herring Queen born?", ("Fauskenes",), (OPERA, COMPOSER))
+QUESTION = Question(
+    "q",
+    "In which town was the composer of The Herring Queen born?",
+    ("Fauskenes",),
+    (OPERA, COMPOSER),
+)
 BY = "<The Herring Queen; composer; Asbjarne Lyngholt>"
 STEP = " According to Passage 1, Asbjarne Lyngholt composed The Herring Queen. (Attribution)"
 VERDICT = f'{{"error_type": "{CORRECT}", "diagnosis": "Passage 1 says so.", "guidance": "Find the birthplace."}}'
@@ -38,7 +43,8 @@ TOOL_CALLS = (
 TRIPLES = {"knowtrace/explore": " No\n- The Herring Queen | composer", "knowtrace/complete": BY}
 REPLIES: dict[str, dict[str, str]] = {
     "knowtrace": TRIPLES,
-    "knowtrace method.memory=texts": TRIPLES | {"knowtrace/rewrite": " Asbjarne Lyngholt composed it."},
+    "knowtrace method.memory=texts": TRIPLES
+    | {"knowtrace/rewrite": " Asbjarne Lyngholt composed it."},
     "cot": {"cot/answer": " Asbjarne Lyngholt composed it.\nAnswer: Fauskenes"},
     "iter_retgen": {"iter_retgen/answer": " He did.\nAnswer: Fauskenes"},
     "self_ask": {"self_ask/ask": " Who composed The Herring Queen?"},
@@ -83,19 +89,32 @@ REPLIES: dict[str, dict[str, str]] = {
 }
 
 
-PLAN = [("Attribution", "Find the composer"), ("Attribution", "Find the town"), ("Logical", "Say which it is")]
-CLAIMS = [("Asbjarne Lyngholt composed it", 1), ("he was born in Fauskenes", 2), ("Step 2 holds the town", 0)]
+PLAN = [
+    ("Attribution", "Find the composer"),
+    ("Attribution", "Find the town"),
+    ("Logical", "Say which it is"),
+]
+CLAIMS = [
+    ("Asbjarne Lyngholt composed it", 1),
+    ("he was born in Fauskenes", 2),
+    ("Step 2 holds the town", 0),
+]
 AGREED = '{"agree": true, "why": "so it is"}'
 TEACHER = {
     "teach/plan": json.dumps({"plan": [{"kind": kind, "do": do} for kind, do in PLAN]}),
-    "teach/solve": json.dumps({"steps": [{"claim": claim, "passage": number} for claim, number in CLAIMS]}),
+    "teach/solve": json.dumps(
+        {"steps": [{"claim": claim, "passage": number} for claim, number in CLAIMS]}
+    ),
     "teach/check": AGREED,
     "teach/corrupt": '{"claim": "he was born in Oslo", "passage": 2}',
     "teach/feedback": '{"diagnosis": "Passage 2 says Fauskenes.", "guidance": "Take the town from Passage 2."}',
     "teach/audit": AGREED,
     "teach/first_error": '{"step": 1, "error_type": "Off-topic", "diagnosis": "no", "guidance": "Ask for the town."}',
 }
-FACTS = (("the herring queen", "composed by", "asbjarne lyngholt"), ("asbjarne lyngholt", "born in", "fauskenes"))
+FACTS = (
+    ("the herring queen", "composed by", "asbjarne lyngholt"),
+    ("asbjarne lyngholt", "born in", "fauskenes"),
+)
 RETRIEVAL = {
     "openie/entities": '{"named_entities": ["The Herring Queen", "Asbjarne Lyngholt"]}',
     "openie/triples": '{"triples": []}',
@@ -130,7 +149,9 @@ def record(program: Program[Any], replies: Mapping[str, str]) -> dict[str, Promp
 @cache
 def prompts(method: str) -> dict[str, Prompt]:
     name, *changes = method.split()
-    program = built_method(name, *(change.removeprefix("method.") for change in changes)).answer(QUESTION)
+    program = built_method(name, *(change.removeprefix("method.") for change in changes)).answer(
+        QUESTION
+    )
     return record(program, REPLIES[method])
 
 
@@ -138,12 +159,19 @@ def prompts(method: str) -> dict[str, Prompt]:
 def taught() -> dict[str, Prompt]:
     """The prompts of SAFE's teacher about the question, and about a wrong answer to it."""
     config = compose(["collect=safe"])
-    recipe, method = parts.build_part(config["collect"], "collect", Recipe), parts.method(config["method"])
+    recipe, method = (
+        parts.build_part(config["collect"], "collect", Recipe),
+        parts.method(config["method"]),
+    )
     assert isinstance(recipe, JudgedSteps)
     assert isinstance(method, Safe)
     teacher = Teacher(replace(method, passages=2), replace(recipe, errors_each=1, correct_each=1))
     question = replace(QUESTION, support=frozenset(passage.id for passage in QUESTION.passages))
-    verdict = {"error_type": CORRECT, "diagnosis": "Passage 1 says so.", "guidance": "Answer with her opera."}
+    verdict = {
+        "error_type": CORRECT,
+        "diagnosis": "Passage 1 says so.",
+        "guidance": "Answer with her opera.",
+    }
     attempts = [{"step": 1, "text": STEP.strip(), "accepted": True, "verdict": verdict}]
     hard_case = teacher.hard_case(question, "The Herring Queen", attempts)
     return record(teacher.teach(question, random.Random(0)), TEACHER) | record(hard_case, TEACHER)
@@ -152,12 +180,22 @@ def taught() -> dict[str, Prompt]:
 @cache
 def of_retrieval() -> dict[str, Prompt]:
     """The two prompts of OpenIE about a passage, HippoRAG 2's filter of facts and RAPTOR's summary of a cluster."""
-    kg = {key: value for key, value in composed_node("kg", "openie").items() if key != "require_existing"}
+    kg = {
+        key: value
+        for key, value in composed_node("kg", "openie").items()
+        if key != "require_existing"
+    }
     hipporag = build(composed_node("retriever", "hipporag"), "retriever")
     raptor = build(composed_node("retriever", "raptor") | {"dimensions": 1}, "retriever")
     summaries = raptor.expand([OPERA, COMPOSER, OPERA], None, lambda _: None)
-    programs = (build(kg, "kg").extract(OPERA), hipporag.search(Search(QUESTION.text, 5)), summaries)
-    return {name: prompt for program in programs for name, prompt in record(program, RETRIEVAL).items()}
+    programs = (
+        build(kg, "kg").extract(OPERA),
+        hipporag.search(Search(QUESTION.text, 5)),
+        summaries,
+    )
+    return {
+        name: prompt for program in programs for name, prompt in record(program, RETRIEVAL).items()
+    }
 
 
 def program_of(method: str) -> str:
@@ -165,12 +203,16 @@ def program_of(method: str) -> str:
 
 
 CASES: dict[str, Callable[[], Prompt]] = {
-    f"{program_of(method)}__{name.partition('/')[2]}": partial(lambda *case: prompts(case[0])[case[1]], method, name)
+    f"{program_of(method)}__{name.partition('/')[2]}": partial(
+        lambda *case: prompts(case[0])[case[1]], method, name
+    )
     for method, replies in REPLIES.items()
     for name in replies
 }
 CASES |= {name.replace("/", "__"): partial(lambda name: taught()[name], name) for name in TEACHER}
-CASES |= {name.replace("/", "__"): partial(lambda name: of_retrieval()[name], name) for name in RETRIEVAL}
+CASES |= {
+    name.replace("/", "__"): partial(lambda name: of_retrieval()[name], name) for name in RETRIEVAL
+}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -14,7 +14,12 @@ from kgqa.methods.steps.few_shot import FewShot, FewShotReply, Shot
 from kgqa.methods.steps.reader import number_contexts, passages_text
 from kgqa.methods.trace import Chain, ChainState, Layout, Trace, Unit
 from kgqa.prompting import render
-from kgqa.prompting.demonstrations import ChainDemonstration, DocumentDemonstration, Selection, ThoughtDemonstration
+from kgqa.prompting.demonstrations import (
+    ChainDemonstration,
+    DocumentDemonstration,
+    Selection,
+    ThoughtDemonstration,
+)
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Prompt
 from tests.golden.texts import check_names, check_text
@@ -34,14 +39,24 @@ DOCUMENT = DocumentDemonstration(
 CHAIN = ChainDemonstration(
     "When was the painter of Low Tide with Nets born?",
     (
-        Selection(("<Low Tide with Nets; year; 1881>", "<Low Tide with Nets; painter; Oddny Tveråskar>"), 1),
-        Selection(("<Oddny Tveråskar; date of birth; 17 June 1859>", "<Low Tide with Nets; year; 1881>"), 0),
-        Selection(("<Oddny Tveråskar; date of death; 1933>", "<Low Tide with Nets; year; 1881>"), None),
+        Selection(
+            ("<Low Tide with Nets; year; 1881>", "<Low Tide with Nets; painter; Oddny Tveråskar>"),
+            1,
+        ),
+        Selection(
+            ("<Oddny Tveråskar; date of birth; 17 June 1859>", "<Low Tide with Nets; year; 1881>"),
+            0,
+        ),
+        Selection(
+            ("<Oddny Tveråskar; date of death; 1933>", "<Low Tide with Nets; year; 1881>"), None
+        ),
     ),
 )
 
 
-def selection_prompt(steps: int, may_stop: bool = True, triple: str = COMPOSER, layout: Layout = "figures") -> Prompt:
+def selection_prompt(
+    steps: int, may_stop: bool = True, triple: str = COMPOSER, layout: Layout = "figures"
+) -> Prompt:
     method = Trace(
         context="triples", units="triples", candidates=2, ranker=True, selector=True, top=None, max_length=4,
         beam=5, branch=5, chains=5, min_probability=0.0, adaptive_termination=may_stop, query_order="question_first",
@@ -57,7 +72,13 @@ def selection_prompt(steps: int, may_stop: bool = True, triple: str = COMPOSER, 
 
 def extraction_prompt(head: str, *demonstrations: DocumentDemonstration) -> Prompt:
     passage = PASSAGES[0]
-    return render("trace/extract", head=head, demonstrations=demonstrations, title=passage.title, text=passage.text)
+    return render(
+        "trace/extract",
+        head=head,
+        demonstrations=demonstrations,
+        title=passage.title,
+        text=passage.text,
+    )
 
 
 EVIDENCE = {
@@ -99,28 +120,50 @@ def shot_prompt(shot: Shot, **changes: Any) -> Prompt:
 PROMPTS = {
     "few_shot_thought": shot_prompt(Shot(QUESTION, PASSAGES, "cot", "It is by Asbjarne Lyngholt.")),
     "few_shot_direct": shot_prompt(Shot(QUESTION, PASSAGES, "direct")),
-    "few_shot_instructed": shot_prompt(Shot(QUESTION, PASSAGES[:1], "cot"), instructed=True, distractors=None),
-    "few_shot_titles": few_shot_prompt(lambda few_shot: few_shot.titles(QUESTION, PASSAGES[:1], 3, 100)),
-    "kgp_evidence": render("kgp/evidence", examples=[EVIDENCE], question=QUESTION, evidence=PASSAGES[0].text),
+    "few_shot_instructed": shot_prompt(
+        Shot(QUESTION, PASSAGES[:1], "cot"), instructed=True, distractors=None
+    ),
+    "few_shot_titles": few_shot_prompt(
+        lambda few_shot: few_shot.titles(QUESTION, PASSAGES[:1], 3, 100)
+    ),
+    "kgp_evidence": render(
+        "kgp/evidence", examples=[EVIDENCE], question=QUESTION, evidence=PASSAGES[0].text
+    ),
     "kgp_evidence_t5": render(
-        "kgp/evidence_t5", instruction="What is missing?", question=QUESTION, evidence=PASSAGES[0].text
+        "kgp/evidence_t5",
+        instruction="What is missing?",
+        question=QUESTION,
+        evidence=PASSAGES[0].text,
     ),
     "kgp_evidence_llama": render(
-        "kgp/evidence_llama", instruction="What is missing?", question=QUESTION, evidence=PASSAGES[0].text
+        "kgp/evidence_llama",
+        instruction="What is missing?",
+        question=QUESTION,
+        evidence=PASSAGES[0].text,
     ),
-    "kgp_classify": render("kgp/classify", question="What does table 2 on page 3 say of Fauskenes?"),
+    "kgp_classify": render(
+        "kgp/classify", question="What does table 2 on page 3 say of Fauskenes?"
+    ),
     "kgp_answer": render(
-        "kgp/answer", question=QUESTION, context=number_contexts(passage.text for passage in PASSAGES)
+        "kgp/answer",
+        question=QUESTION,
+        context=number_contexts(passage.text for passage in PASSAGES),
     ),
     "kgp_answer_no_context": render("kgp/answer", question=QUESTION, context=""),
     "reader_documents": render("reader/answer", question=QUESTION, context=passages_text(PASSAGES)),
-    "reader_triples": render("reader/answer", question=QUESTION, context=f"{COMPOSER}\n{BIRTHPLACE}"),
+    "reader_triples": render(
+        "reader/answer", question=QUESTION, context=f"{COMPOSER}\n{BIRTHPLACE}"
+    ),
     "reader_no_context": render("reader/answer", question=QUESTION, context=""),
     "trace_extract": extraction_prompt("title", DOCUMENT),
     "trace_extract_any_head": extraction_prompt("any", DOCUMENT),
     "trace_extract_no_demonstrations": extraction_prompt("title"),
     "trace_extract_begun": render(
-        "trace/extract_begun", head="any", demonstrations=[DOCUMENT], title="shanty", text=PASSAGES[0].text
+        "trace/extract_begun",
+        head="any",
+        demonstrations=[DOCUMENT],
+        title="shanty",
+        text=PASSAGES[0].text,
     ),
     "trace_select_first": selection_prompt(0),
     "trace_select_second": selection_prompt(1),

@@ -38,7 +38,10 @@ FILES = {
     "iirc": ("iirc_from_ircot_prompts_dev.jsonl", (12, 78, "307b7d7579127666")),
 }
 # Dataset, id, question, answers, number of passages, titles of the support, hops, type, first passage.
-RECORDS = [json.loads(line) for line in Path(__file__).with_name("readers.jsonl").read_text("utf-8").splitlines()]
+RECORDS = [
+    json.loads(line)
+    for line in Path(__file__).with_name("readers.jsonl").read_text("utf-8").splitlines()
+]
 # Number of passages, hash over their ids in order, titles of the first, tenth and last. The HotpotQA file is one
 # object of titles with sentences, two files are arrays, two have a record in each line.
 CORPUS_FILES = {
@@ -86,8 +89,12 @@ def test_a_dataset_is_read_from_end_to_end(dataset: str) -> None:
     passages = [passage for question in read for passage in question.passages]
     once = list(distinct(passages))
     assert (len(read), len(once), digest(passages)) == FILES[dataset][1]
-    assert [essence(dataset, read[at]) for at in (0, 9, -1)] == [each for each in RECORDS if each[0] == dataset]
-    assert [question.id for question in read if question.support_titles != gold_titles(question)] == []
+    assert [essence(dataset, read[at]) for at in (0, 9, -1)] == [
+        each for each in RECORDS if each[0] == dataset
+    ]
+    assert [
+        question.id for question in read if question.support_titles != gold_titles(question)
+    ] == []
     assert list(distinct(corpus.read(DATA / FILES[dataset][0]))) == once
 
 
@@ -98,11 +105,19 @@ def gold_titles(question: Question) -> set[str]:
 
 
 def test_fields_of_one_dataset_only() -> None:
-    musique, pinned = questions("musique"), [[each.title for each in q.pinned] for q in questions("iirc")]
-    assert all({hop.passage_id for hop in question.decomposition} == question.support for question in musique)
+    musique, pinned = (
+        questions("musique"),
+        [[each.title for each in q.pinned] for q in questions("iirc")],
+    )
+    assert all(
+        {hop.passage_id for hop in question.decomposition} == question.support
+        for question in musique
+    )
     assert sum(len(question.answers) > 1 for question in musique) == 49  # a third has aliases
     support = [question.support for question in questions("hotpotqa_fullwiki")]
-    assert sum(any(gold.startswith("missing:") for gold in each) for each in support) == 38  # not retrieved
+    assert (
+        sum(any(gold.startswith("missing:") for gold in each) for each in support) == 38
+    )  # not retrieved
     assert {len(each) for each in support} == {2}
     assert [pinned[at] for at in (0, 9, -1)] == [
         ["Ivana Fišer"], ["William Wright (privateer)"], ["73rd (Perthshire) Regiment of Foot"]
@@ -114,21 +129,35 @@ def test_fields_of_one_dataset_only() -> None:
 def test_a_corpus_file_is_read_from_end_to_end(name: str) -> None:
     """It holds the gold passages of its 100 train questions, under the same ids, though in another format than they."""
     passages = list(corpus.read(existing(CORPORA / name)))
-    assert (len(passages), digest(passages), tuple(passages[place].title for place in (0, 9, -1))) == CORPUS_FILES[name]
+    assert (
+        len(passages),
+        digest(passages),
+        tuple(passages[place].title for place in (0, 9, -1)),
+    ) == CORPUS_FILES[name]
     if "train" in name:
         ids = {passage.id for passage in passages}
         assert [q.support <= ids for q in questions(name.partition("_")[0])].count(True) == 100
 
 
 def test_triples_of_hipporag_match_by_title_and_text(tmp_path: Path) -> None:
-    passages = read_passages(existing(TRIPLES / "musique_train_openie_gpt-3.5-turbo-1106_1890.json.gz"), "hipporag")
+    passages = read_passages(
+        existing(TRIPLES / "musique_train_openie_gpt-3.5-turbo-1106_1890.json.gz"), "hipporag"
+    )
     triples = [triple for passage in passages for triple in passage.triples]
     assert (len(passages), len(triples)) == (1886, 17_183)
     assert sum(passage.malformed for passage in passages) == 185
     assert sum(not passage.triples for passage in passages) == 2
-    assert triples[0] == ("Journal of Mathematical Physics", "published by", "American Institute of Physics")
+    assert triples[0] == (
+        "Journal of Mathematical Physics",
+        "published by",
+        "American Institute of Physics",
+    )
     assert hashlib.sha256(json.dumps(triples).encode()).hexdigest()[:16] == "4ac62f438f7ec8d0"
-    (tmp_path / "ours.jsonl").write_text(jsonl_text(passage.json() for passage in passages), encoding="utf-8")
-    asked = {passage.id: passage for question in questions("musique") for passage in question.passages}
+    (tmp_path / "ours.jsonl").write_text(
+        jsonl_text(passage.json() for passage in passages), encoding="utf-8"
+    )
+    asked = {
+        passage.id: passage for question in questions("musique") for passage in question.passages
+    }
     counts = ImportedTriples(str(tmp_path / "ours.jsonl")).counts(asked.values())
     assert counts == {"passages": 2965, "unmatched": 1075, "empty": 1077, "triples": 17_279}

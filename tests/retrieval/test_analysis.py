@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from kgqa.retrieval import analysis
 from kgqa.retrieval.analysis import LONGEST, terms
 
-ROWS = [json.loads(line) for line in (Path(__file__).parent / "lucene_english.jsonl").read_text("utf-8").splitlines()]
+ROWS = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "lucene_english.jsonl").read_text("utf-8").splitlines()
+]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row["text"])[:40])
@@ -31,7 +34,25 @@ def test_a_blank_separates_words_for_good(first: str, second: str) -> None:
 
 def test_added_rules_stem_words_and_cut_long_ones() -> None:
     """m("bio") and m("no") are 0, hopping stays as in the paper, and brrk has no vowel."""
-    words = ("technologies", "biology", "possibly", "nobly", "trekking", "hopping", "falling", "brrkking")
-    expected = ["technolog", "biology", "possible", "nobly", "trek", "hopping", "falling", "brrkking"]
+    words = (
+        "technologies",
+        "biology",
+        "possibly",
+        "nobly",
+        "trekking",
+        "hopping",
+        "falling",
+        "brrkking",
+    )
+    expected = [
+        "technolog",
+        "biology",
+        "possible",
+        "nobly",
+        "trek",
+        "hopping",
+        "falling",
+        "brrkking",
+    ]
     assert [analysis._as_martin_porter_does(word) for word in words] == expected
     assert [len(term) for term in terms("7" * (2 * LONGEST + 9))] == [LONGEST, LONGEST, 9]

@@ -56,7 +56,9 @@ def test_the_rankings_of_the_demo_are_lucenes(tmp_path: Path) -> None:
     }
     finder.close()
     assert rankings == {question: [id_ for id_, _ in lucene[question]] for question in rankings}
-    expected = {(question, id_): 2.2 * score for question in rankings for id_, score in lucene[question]}
+    expected = {
+        (question, id_): 2.2 * score for question in rankings for id_, score in lucene[question]
+    }
     assert {pair: scores.get(pair) for pair in expected} == pytest.approx(expected, rel=1e-5)
 
 
@@ -91,13 +93,18 @@ def lucene_scores(
 def random_passages(seed: int, count: int) -> list[Passage]:
     """Of words drawn with very different frequencies, between none and 300 of them."""
     generator = random.Random(seed)
-    words = [f"{generator.choice('bcdfg')}{generator.choice('aeiou')}{number}" for number in range(300)]
+    words = [
+        f"{generator.choice('bcdfg')}{generator.choice('aeiou')}{number}" for number in range(300)
+    ]
     weights = [1 / (rank + 1) for rank in range(300)]
 
     def text(most: int) -> str:
         return " ".join(generator.choices(words, weights, k=generator.randint(0, most)))
 
-    return [Passage.of(f"{text(4)} {number}", text(generator.choice([10, 60, 300]))) for number in range(count)]
+    return [
+        Passage.of(f"{text(4)} {number}", text(generator.choice([10, 60, 300])))
+        for number in range(count)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +116,9 @@ def random_index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[lis
 
 
 @pytest.mark.parametrize("number", range(20))
-def test_scores_are_those_of_lucenes_formula(number: int, random_index: tuple[list[Passage], Any]) -> None:
+def test_scores_are_those_of_lucenes_formula(
+    number: int, random_index: tuple[list[Passage], Any]
+) -> None:
     passages, finder = random_index
     query = random_passages(100, 20)[number].text[:60]
     fields = [[getattr(passage, field) for passage in passages] for field in BOTH]
@@ -130,7 +139,10 @@ def test_scores_of_bm25s_equal_the_exact_formula(k1: float, b: float, tmp_path: 
     scores = [retriever.scores(finder, query) for query in queries]
     finder.close()
     texts = [[getattr(passage, field) for passage in passages] for field in BOTH]
-    expected = [sum(lucene_scores(each, query, rounded=False, k1=k1, b=b) for each in texts) for query in queries]
+    expected = [
+        sum(lucene_scores(each, query, rounded=False, k1=k1, b=b) for each in texts)
+        for query in queries
+    ]
     assert np.asarray(scores) == pytest.approx(np.asarray(expected), rel=1e-4, abs=1e-5)
 
 
@@ -143,10 +155,16 @@ def assert_ranked(places: Sequence[int], scores: NDArray[np.float64], k: int) ->
 
 @pytest.mark.parametrize(
     ("boosts", "ranking"),
-    [({"title": 2.0, "text": 1.0}, [0, 1]), ({"title": 1.0, "text": 2.0}, [1, 0]), ({"title": 1.0}, [0])],
+    [
+        ({"title": 2.0, "text": 1.0}, [0, 1]),
+        ({"title": 1.0, "text": 2.0}, [1, 0]),
+        ({"title": 1.0}, [0]),
+    ],
     ids=["title", "text", "only the title"],
 )
-def test_a_boost_weighs_its_field(boosts: dict[str, float], ranking: list[int], tmp_path: Path) -> None:
+def test_a_boost_weighs_its_field(
+    boosts: dict[str, float], ranking: list[int], tmp_path: Path
+) -> None:
     passages = [Passage.of("slate", "nothing here"), Passage.of("nothing here", "slate")]
     assert find(built(Bm25(boosts, fill=False), passages, tmp_path), "slate", 2) == ranking
 

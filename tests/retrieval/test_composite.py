@@ -20,7 +20,10 @@ from kgqa.retrieval.lexical import Tfidf
 from kgqa.types import Json, Passage
 from tests.retrieval.word_vectors import Words, dense
 
-PASSAGES = tuple(Passage(f"p{place}", "", letters) for place, letters in enumerate(["a", "ab", "b", "bc", "c", "d"]))
+PASSAGES = tuple(
+    Passage(f"p{place}", "", letters)
+    for place, letters in enumerate(["a", "ab", "b", "bc", "c", "d"])
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,9 @@ class Ranked:
     def identity(self) -> Mapping[str, Json]:
         return {"retriever": "ranked", "places": list(self.places)}
 
-    def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
+    def build(
+        self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]
+    ) -> None:
         (folder / "built").write_text(str(self.places))
         for _ in passages:
             advance(1)
@@ -43,8 +48,13 @@ class Ranked:
         return self
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        allowed = [set(range(100)) if query.among is None else set(query.among) for query in queries]
-        return [[p for p in self.places if p in ok][: query.k] for query, ok in zip(queries, allowed, strict=True)]
+        allowed = [
+            set(range(100)) if query.among is None else set(query.among) for query in queries
+        ]
+        return [
+            [p for p in self.places if p in ok][: query.k]
+            for query, ok in zip(queries, allowed, strict=True)
+        ]
 
     def close(self) -> None:
         """Nothing is open."""
@@ -58,11 +68,19 @@ class Letters(Words):
     """An encoder whose vectors count the letters a to d: scores of short words can be worked out by hand."""
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> Any:
-        return np.array([[text.count(letter) for letter in "abcd"] for text in texts], dtype=np.float32)
+        return np.array(
+            [[text.count(letter) for letter in "abcd"] for text in texts], dtype=np.float32
+        )
 
 
 def mdr(**changes: Any) -> Mdr:
-    fields = {"dense": dense(Letters()), "first_hop": 2, "second_hop": 1, "score": "sum", "separator": " "}
+    fields = {
+        "dense": dense(Letters()),
+        "first_hop": 2,
+        "second_hop": 1,
+        "score": "sum",
+        "separator": " ",
+    }
     return Mdr(**{**fields, **changes})
 
 
@@ -99,7 +117,9 @@ def test_hybrid_sums_the_reciprocals_of_deeper_ranks(tmp_path: Path) -> None:
 def test_knn_has_one_half_from_each_the_dense_first(
     fuzzy: tuple[int, ...], k: int, places: list[int], tmp_path: Path
 ) -> None:
-    assert built(Knn(dense=Ranked((5, 4, 3)), fuzzy=Ranked(fuzzy)), tmp_path).find([Query("q", k)]) == [places]
+    assert built(Knn(dense=Ranked((5, 4, 3)), fuzzy=Ranked(fuzzy)), tmp_path).find(
+        [Query("q", k)]
+    ) == [places]
 
 
 def test_mdr_searches_with_question_and_passage(tmp_path: Path) -> None:
@@ -122,12 +142,18 @@ def test_a_pair_scores_the_product_or_the_sum() -> None:
     assert mdr(score="product")._pair_score(0.5, 0.4) == pytest.approx(0.2)
     assert mdr(score="sum")._pair_score(0.5, 0.4) == pytest.approx(0.9)
     assert mdr(score="product")._pair_score(-0.9, -0.9) == 0
-    with pytest.raises(ConfigError, match=r"retriever\.dense: Tfidf has no embeddings. Choose a dense one"):
+    with pytest.raises(
+        ConfigError, match=r"retriever\.dense: Tfidf has no embeddings. Choose a dense one"
+    ):
         mdr(dense=Tfidf(("title", "text"), fill=False, ties="first"))
 
 
-@pytest.mark.parametrize("combine", [lambda left, right: Hybrid(left, right, 60, 10), Knn], ids=["hybrid", "knn"])
-def test_parts_of_a_retriever_decide_its_identity(combine: Callable[[Any, Any], Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "combine", [lambda left, right: Hybrid(left, right, 60, 10), Knn], ids=["hybrid", "knn"]
+)
+def test_parts_of_a_retriever_decide_its_identity(
+    combine: Callable[[Any, Any], Any], tmp_path: Path
+) -> None:
     left, right = Ranked((0, 1)), Ranked((1, 0))
     built(combine(left, right), tmp_path).close()
     assert len(list(tmp_path.glob("*/built"))) == 2

@@ -37,12 +37,26 @@ def test_results_have_a_fixed_order(retriever: Retriever, case: str, tmp_path: P
     together = [list(places) for places in finder.find(queries)]
     assert together == [list(finder.find([query])[0]) for query in queries]
     assert list(finder.find([])) == []
-    odd = ["", " ", "?!… — ()", "\0", "\ud800", "🙂", "a \u202f b", 'AND OR NOT title:x*~2 "', "Ω" * 300]
-    assert [query for query in odd if not set(find(finder, query, 5)) <= set(range(len(PASSAGES)))] == []
+    odd = [
+        "",
+        " ",
+        "?!… — ()",
+        "\0",
+        "\ud800",
+        "🙂",
+        "a \u202f b",
+        'AND OR NOT title:x*~2 "',
+        "Ω" * 300,
+    ]
+    assert [
+        query for query in odd if not set(find(finder, query, 5)) <= set(range(len(PASSAGES)))
+    ] == []
     finder.close()
 
 
-def test_many_equal_passages_are_cut_by_place(retriever: Retriever, case: str, tmp_path: Path) -> None:
+def test_many_equal_passages_are_cut_by_place(
+    retriever: Retriever, case: str, tmp_path: Path
+) -> None:
     if reason := OTHERWISE.get(case, {}).get("many equal passages are cut by place"):
         pytest.skip(f"{case}: {reason}")
     equal = [Passage(str(number), "Slate", "The slate of the quarry.") for number in range(50)]
@@ -51,9 +65,16 @@ def test_many_equal_passages_are_cut_by_place(retriever: Retriever, case: str, t
     finder.close()
 
 
-def test_a_build_that_was_killed_can_be_built_again(case: str, retriever: Retriever, tmp_path: Path) -> None:
-    many = [Passage.of(f"Page {number}", f"Page {number} follows page {number - 1} here.") for number in range(2_000)]
-    passages = [*many[:1_500], *PASSAGES, *many[1_500:]] if case.startswith("bm25") else list(PASSAGES)
+def test_a_build_that_was_killed_can_be_built_again(
+    case: str, retriever: Retriever, tmp_path: Path
+) -> None:
+    many = [
+        Passage.of(f"Page {number}", f"Page {number} follows page {number - 1} here.")
+        for number in range(2_000)
+    ]
+    passages = (
+        [*many[:1_500], *PASSAGES, *many[1_500:]] if case.startswith("bm25") else list(PASSAGES)
+    )
     folder = tmp_path / "killed"
     folder.mkdir()
 
@@ -62,14 +83,21 @@ def test_a_build_that_was_killed_can_be_built_again(case: str, retriever: Retrie
 
     with pytest.raises(KeyboardInterrupt):
         retriever.build(passages, folder, kill)
-    finder, whole = built(retriever, passages, folder), built(retriever, passages, tmp_path / "whole")
-    again, expected = ([find(each, passage.text, 10) for passage in PASSAGES[::7]] for each in (finder, whole))
+    finder, whole = (
+        built(retriever, passages, folder),
+        built(retriever, passages, tmp_path / "whole"),
+    )
+    again, expected = (
+        [find(each, passage.text, 10) for passage in PASSAGES[::7]] for each in (finder, whole)
+    )
     finder.close()
     whole.close()
     assert again == expected
 
 
-def test_odd_passages_do_not_stop_the_build(retriever: Retriever, case: str, tmp_path: Path) -> None:
+def test_odd_passages_do_not_stop_the_build(
+    retriever: Retriever, case: str, tmp_path: Path
+) -> None:
     if reason := OTHERWISE.get(case, {}).get("odd passages do not stop the build"):
         pytest.skip(f"{case}: {reason}")
     odd = [

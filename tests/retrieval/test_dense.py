@@ -18,7 +18,16 @@ from kgqa.retrieval.dense import VECTORS
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.lexical import Lexical
 from kgqa.types import Passage
-from tests.retrieval.word_vectors import CORPUS, EXACT, QUERIES, Words, brute_force, dense, opened, skip_without
+from tests.retrieval.word_vectors import (
+    CORPUS,
+    EXACT,
+    QUERIES,
+    Words,
+    brute_force,
+    dense,
+    opened,
+    skip_without,
+)
 
 
 @pytest.mark.parametrize("backend", [*EXACT, "ivf", "hnsw"])
@@ -32,12 +41,18 @@ def test_every_search_finds_what_brute_force_finds(
         monkeypatch.setattr(dense_module, "nearest_exactly", None)
     retriever = dense(Words(), backend=backend, lists=2, probes=2, breadth=200)
     results = opened(retriever, CORPUS, tmp_path).find_scored(QUERIES)
-    assert [list(each) for each in results] == [brute_force(Words(), CORPUS, query) for query in QUERIES]
+    assert [list(each) for each in results] == [
+        brute_force(Words(), CORPUS, query) for query in QUERIES
+    ]
     monkeypatch.undo()
     # FAISS refuses more lists than passages, and complains below 39 passages a list
     if backend == "ivf":
-        finder = opened(dense(Words(), backend="ivf", lists=1024, probes=1), CORPUS[:50], tmp_path / "small")
-        assert list(finder.find_scored(QUERIES[:1])[0]) == brute_force(Words(), CORPUS[:50], QUERIES[0])
+        finder = opened(
+            dense(Words(), backend="ivf", lists=1024, probes=1), CORPUS[:50], tmp_path / "small"
+        )
+        assert list(finder.find_scored(QUERIES[:1])[0]) == brute_force(
+            Words(), CORPUS[:50], QUERIES[0]
+        )
 
 
 @pytest.mark.parametrize("backend", EXACT)
@@ -50,18 +65,28 @@ def test_exact_searches(backend: str, tmp_path: Path) -> None:
     corpus = [*CORPUS[:30], *(alike[at % 2] for at in range(60)), *CORPUS[30:40]]
     queries = [*QUERIES, *(Query("kalo mire", k) for k in (5, 30, 60))]
     queries += [Query("kalo mire", 3, among=(2, 50, 51, 99)), Query("vivi", 9, among=(7,))]
-    results = opened(dense(long, backend=backend), corpus, tmp_path).find_scored([*queries, Query("sato", 9, among=())])
-    assert [list(each) for each in results[:-1]] == [brute_force(long, corpus, query) for query in queries]
-    assert [place for place, score in results[6] if score == results[6][-1][1]] == list(range(30, 89))
+    results = opened(dense(long, backend=backend), corpus, tmp_path).find_scored(
+        [*queries, Query("sato", 9, among=())]
+    )
+    assert [list(each) for each in results[:-1]] == [
+        brute_force(long, corpus, query) for query in queries
+    ]
+    assert [place for place, score in results[6] if score == results[6][-1][1]] == list(
+        range(30, 89)
+    )
     assert list(results[-1]) == []
 
 
-@pytest.mark.parametrize("change", [{"backend": "hnsw"}, {"probes": 2}, {"lists": 9}, {"separator": "|"}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{"backend": "hnsw"}, {"probes": 2}, {"lists": 9}, {"separator": "|"}], ids=str
+)
 def test_settings_of_the_search_are_another_retriever(change: dict[str, Any]) -> None:
     assert identity_of(dense(Words(), **change)) != identity_of(dense(Words()))
 
 
-def test_interrupted_build_resumes_after_last_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_build_resumes_after_last_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dense_module, "SHARD", 40)
     whole, part = tmp_path / "whole", tmp_path / "part"
     opened(dense(Words()), CORPUS, whole)
@@ -83,7 +108,10 @@ def test_title_and_text_of_a_passage_are_encoded(tmp_path: Path) -> None:
     """A small corpus shares its vectors with the ranker."""
     encoder = Words(own="texts")
     encoder.score([Rank("kalo", ("title [SEP] kalo",))])
-    corpus = [Passage.of(*parts) for parts in (("title", "kalo"), ("kalo", "mire"), ("", "sato"), ("vivi", " "))]
+    corpus = [
+        Passage.of(*parts)
+        for parts in (("title", "kalo"), ("kalo", "mire"), ("", "sato"), ("vivi", " "))
+    ]
     opened(dense(encoder, separator=" [SEP] "), corpus, tmp_path)
     assert encoder.encoded[0] == "title [SEP] kalo"
     assert sorted(encoder.encoded) == ["kalo [SEP] mire", "sato", "title [SEP] kalo", "vivi"]
@@ -92,7 +120,11 @@ def test_title_and_text_of_a_passage_are_encoded(tmp_path: Path) -> None:
 def test_encoder_from_a_folder_has_finite_vectors(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"not finite\. Set retriever\.encoder\.dtype=float32"):
         opened(dense(Words(scale=float("inf"))), CORPUS, tmp_path / "infinite")
-    with pytest.raises(ConfigError, match=r"retriever\.encoder: Lexical returns scores, not vectors"):
+    with pytest.raises(
+        ConfigError, match=r"retriever\.encoder: Lexical returns scores, not vectors"
+    ):
         dense(Lexical())
-    folder = build(compose(["retriever=dense", "retriever.encoder=some/folder"])["retriever"], "retriever")
+    folder = build(
+        compose(["retriever=dense", "retriever.encoder=some/folder"])["retriever"], "retriever"
+    )
     assert folder.loaded_encoder == SentenceTransformer.of("some/folder")

@@ -65,10 +65,18 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     server.close()
 
 
-def test_search_matches_stems_of_text_and_title(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_matches_stems_of_text_and_title(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A query is words and never a language. Long ones are cut, and long passages indexed."""
     monkeypatch.setattr(elasticsearch, "QUERIES", 2)  # several requests keep the order
-    expected = {"keeper": [0], "Ginger": [5, 2], "Halverby": [4], "Lighthouses": [0], "the of and": []}
+    expected = {
+        "keeper": [0],
+        "Ginger": [5, 2],
+        "Halverby": [4],
+        "Lighthouses": [0],
+        "the of and": [],
+    }
     for text in ("?!…", '"film', "film AND (", "a\0film", "\ud800 film", "/film[/", "😀" * 50):
         expected[text] = [0] if "film" in text else []
     expected[" ".join(["keeper", *(f"word{number}" for number in range(5_000)), "Halverby"])] = [0]
@@ -96,7 +104,9 @@ def test_fields_are_searched_by_their_weight(
     assert built(tmp_path, fields=fields).find([Query(text, 5)]) == [places]
 
 
-def test_only_a_complete_index_is_reused(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_complete_index_is_reused(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(elasticsearch, "CHUNK", 2)
     steps: list[int] = []
 
@@ -122,7 +132,11 @@ def test_index_has_one_shard_and_no_replica(client: Any, tmp_path: Path) -> None
     built(tmp_path, k1=0.9, b=0.4)
     (answer,) = client.indices.get_settings(index=index_name(tmp_path)).values()
     index = answer["settings"]["index"]
-    assert (index["number_of_shards"], index["number_of_replicas"], index["refresh_interval"]) == ("1", "0", "-1")
+    assert (index["number_of_shards"], index["number_of_replicas"], index["refresh_interval"]) == (
+        "1",
+        "0",
+        "-1",
+    )
     assert index["similarity"] == {"default": {"type": "BM25", "k1": "0.9", "b": "0.4"}}
     built(tmp_path / "boosts", k1=0.9, b=0.4, fields={"title": 2.0, "text": 1.0})
     assert index_name(tmp_path / "boosts") == index_name(tmp_path)
@@ -137,12 +151,18 @@ def test_an_index_that_is_not_the_built_one_is_refused(client: Any, tmp_path: Pa
             client.indices.delete(index=name)
         else:
             client.delete(index=name, id="2", refresh=True)
-        with pytest.raises(DataError, match=rf"index kgqa-\w+ {message}. Delete .* and run kgqa data index again"):
+        with pytest.raises(
+            DataError, match=rf"index kgqa-\w+ {message}. Delete .* and run kgqa data index again"
+        ):
             finder.find([Query("keeper", 1)])
 
 
-def test_server_that_goes_away_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("noida_db", reason="noida-db, a stand-in for Elasticsearch, is not installed")
+def test_server_that_goes_away_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(
+        "noida_db", reason="noida-db, a stand-in for Elasticsearch, is not installed"
+    )
     own = StandIn(tmp_path / "stand-in")
     monkeypatch.setenv("KGQA_ES_URL", own.url)
     own.start()
@@ -178,7 +198,10 @@ COMPLETE = {f"{verb} /kgqa-1/_count": (200, {"count": 2}) for verb in ("POST", "
 
 
 def test_a_refusal_says_what_to_do(faulty: Faulty, tmp_path: Path) -> None:
-    denied, other = r"denied \(HTTP 403\). Check KGQA_.*docs/ELAS", "this server is not Elasticsearch. Name an 8.x or"
+    denied, other = (
+        r"denied \(HTTP 403\). Check KGQA_.*docs/ELAS",
+        "this server is not Elasticsearch. Name an 8.x or",
+    )
     for status, message in ((403, denied), (200, other)):
         faulty.replies = {"": (status, refusal("security_exception", "action"))}
         with pytest.raises(ConfigError, match=message):
@@ -189,9 +212,13 @@ def test_a_refusal_says_what_to_do(faulty: Faulty, tmp_path: Path) -> None:
 
 
 def test_new_client_at_an_old_server(faulty: Faulty, tmp_path: Path) -> None:
-    refused = refusal("media_type_header_exception", "Invalid media-type value on headers [Accept, Content-Type]")
+    refused = refusal(
+        "media_type_header_exception", "Invalid media-type value on headers [Accept, Content-Type]"
+    )
     faulty.replies = {"": (400, refused)}
-    with pytest.raises(ConfigError, match=r"older than the Python client .* pip install 'elasticsearch>=8.19,<9'"):
+    with pytest.raises(
+        ConfigError, match=r"older than the Python client .* pip install 'elasticsearch>=8.19,<9'"
+    ):
         settings().build(PASSAGES, tmp_path, lambda _: None)
 
 
@@ -212,7 +239,10 @@ def test_rejected_passage_is_named(
     kind: str, exception: type[Exception], message: str, faulty: Faulty, tmp_path: Path
 ) -> None:
     error = {"type": kind, "reason": "too deep"}
-    items = [{"index": {"_id": "0", "status": 201}}, {"index": {"_id": "1", "status": 400, "error": error}}]
+    items = [
+        {"index": {"_id": "0", "status": 201}},
+        {"index": {"_id": "1", "status": 400, "error": error}},
+    ]
     absent = (404, refusal("index_not_found_exception"))
     faulty.replies = {"GET /kgqa": absent, "PUT /_bulk": (200, {"errors": True, "items": items})}
     with pytest.raises(exception, match=message):
@@ -221,7 +251,10 @@ def test_rejected_passage_is_named(
 
 
 def test_a_search_is_repeated_while_the_server_is_busy(faulty: Faulty, tmp_path: Path) -> None:
-    success = (200, {"responses": [{"status": 200, "hits": {"hits": [{"_id": "1", "sort": [2.5, 1]}]}}]})
+    success = (
+        200,
+        {"responses": [{"status": 200, "hits": {"hits": [{"_id": "1", "sort": [2.5, 1]}]}}]},
+    )
     answers = iter([(503, refusal("unavailable")), (429, refusal("rejected")), success])
     finder = opened(tmp_path)
     faulty.replies = COMPLETE
@@ -247,7 +280,10 @@ def test_failed_search_is_an_error_and_no_empty_result(faulty: Faulty, tmp_path:
     [
         ({"URL": "127.0.0.1:9200"}, "KGQA_ES_URL=127.0.0.1:9200: .*. Set scheme, host and port"),
         ({"URL": "http://127.0.0.1:port"}, "Set scheme, host and port"),
-        ({"URL": f"http://reader:{SECRET}@127.0.0.1:9200"}, "Put them into KGQA_ES_USER and KGQA_ES_PASSWORD"),
+        (
+            {"URL": f"http://reader:{SECRET}@127.0.0.1:9200"},
+            "Put them into KGQA_ES_USER and KGQA_ES_PASSWORD",
+        ),
         ({"API_KEY": SECRET, "USER": "reader", "PASSWORD": SECRET}, "one kind of credentials"),
         ({"CA": certifi.where()}, "TLS options require scheme"),
         ({"CA": "/no/such/file.pem", "URL": "https://127.0.0.1:9200"}, "No such file"),
@@ -267,22 +303,41 @@ def test_invalid_environment_error_hides_secrets(
     ("variables", "header"),
     [
         ({"API_KEY": SECRET}, f"ApiKey {SECRET}"),
-        ({"USER": "reader", "PASSWORD": SECRET}, "Basic " + base64.b64encode(f"reader:{SECRET}".encode()).decode()),
+        (
+            {"USER": "reader", "PASSWORD": SECRET},
+            "Basic " + base64.b64encode(f"reader:{SECRET}".encode()).decode(),
+        ),
         ({}, None),
     ],
 )
 def test_credentials_go_to_the_server_and_nowhere_else(
-    faulty: Faulty, tmp_path: Path, variables: dict[str, str], header: str | None, caplog: Any, monkeypatch: Any
+    faulty: Faulty,
+    tmp_path: Path,
+    variables: dict[str, str],
+    header: str | None,
+    caplog: Any,
+    monkeypatch: Any,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     for name, value in variables.items():
         monkeypatch.setenv(f"KGQA_ES_{name}", value)
-    faulty.replies = {"": (401, refusal("security_exception", "unable to authenticate user [reader]"))}
+    faulty.replies = {
+        "": (401, refusal("security_exception", "unable to authenticate user [reader]"))
+    }
     with pytest.raises(ConfigError, match="access denied") as raised:
         settings().build(PASSAGES, tmp_path, lambda _: None)
-    assert {headers.get("Authorization") or headers.get("authorization") for _, headers in faulty.requests} == {header}
+    assert {
+        headers.get("Authorization") or headers.get("authorization")
+        for _, headers in faulty.requests
+    } == {header}
     content = "".join(file.read_text() for file in tmp_path.rglob("*") if file.is_file())
-    texts = [str(raised.value), repr(raised.value.__cause__), caplog.text, content, repr(settings())]
+    texts = [
+        str(raised.value),
+        repr(raised.value.__cause__),
+        caplog.text,
+        content,
+        repr(settings()),
+    ]
     encoded = header.split()[1] if header else SECRET
     assert not [text for text in texts if SECRET in text or encoded in text]
     assert "[reader]" not in str(raised.value)

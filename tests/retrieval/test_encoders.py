@@ -18,7 +18,12 @@ from tests.retrieval.tiny_models import BERT, LLAMA, saved, seeded, tokenizer
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
-TEXTS = ("the lighthouse film", "maria", "who directed the film of the painter in berlin ?", "x " * 60)
+TEXTS = (
+    "the lighthouse film",
+    "maria",
+    "who directed the film of the painter in berlin ?",
+    "x " * 60,
+)
 
 
 def plain(model: Path | str, **changes: Any) -> PlainEncoder:
@@ -43,7 +48,10 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def dpr(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Question and passage encoder."""
     config = transformers.DPRConfig(vocab_size=seeded(), **BERT)
-    question, passage = transformers.DPRQuestionEncoder(config), transformers.DPRContextEncoder(config)
+    question, passage = (
+        transformers.DPRQuestionEncoder(config),
+        transformers.DPRContextEncoder(config),
+    )
     folders = [saved(each, tmp_path_factory.mktemp("dpr"), "bert") for each in (question, passage)]
     return folders[0], folders[1]
 
@@ -58,13 +66,21 @@ def mistral(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def states(folder: Path, ids: list[int]) -> Any:
     """Hidden states of one text alone, (tokens, d)."""
     with torch.no_grad():
-        return transformers.AutoModel.from_pretrained(folder).eval()(torch.tensor([ids])).last_hidden_state[0].numpy()
+        return (
+            transformers.AutoModel.from_pretrained(folder)
+            .eval()(torch.tensor([ids]))
+            .last_hidden_state[0]
+            .numpy()
+        )
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_pooling_leaves_the_padding_out(bert: Path, pooling: str) -> None:
     vectors = plain(bert, pooling=pooling).encode("passage", TEXTS)
-    tokens = [states(bert, tokenizer("bert")(text, truncation=True, max_length=24)["input_ids"]) for text in TEXTS]
+    tokens = [
+        states(bert, tokenizer("bert")(text, truncation=True, max_length=24)["input_ids"])
+        for text in TEXTS
+    ]
     expected = [each[0] if pooling == "cls" else each.mean(axis=0) for each in tokens]
     assert vectors == pytest.approx(np.array(expected), abs=1e-5)
 
@@ -97,7 +113,9 @@ def test_wrong_pooling_and_weights_are_rejected(dpr: tuple[Path, Path], tmp_path
     folder = tmp_path / "mixed"
     shutil.copytree(dpr[1], folder)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["DPRQuestionEncoder"]}))
+    (folder / "config.json").write_text(
+        json.dumps({**config, "architectures": ["DPRQuestionEncoder"]})
+    )
     with pytest.raises(ConfigError, match=r"its weights lack question_encoder\S+ and \d+ others"):
         plain(folder, pooling="cls").encode("query", TEXTS)
 
@@ -109,7 +127,9 @@ def test_vectors_can_be_normalized(bert: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["query", "passage"])
-def test_queries_and_passages_have_their_own_prefix(bert: Path, kind: Literal["query", "passage"]) -> None:
+def test_queries_and_passages_have_their_own_prefix(
+    bert: Path, kind: Literal["query", "passage"]
+) -> None:
     encoder = plain(bert, query_prefix="query : ", passage_prefix="passage : ")
     expected = plain(bert).encode("passage", [f"{kind} : maria lund"])
     assert encoder.encode(kind, ["maria lund"]) == pytest.approx(expected, abs=1e-6)
@@ -126,7 +146,9 @@ def test_encoder_is_identified_by_its_weights(bert: Path, tmp_path: Path) -> Non
 
 @pytest.fixture(scope="module")
 def self_described(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    library = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    library = pytest.importorskip(
+        "sentence_transformers", reason="sentence-transformers is not installed"
+    )
     folder = tmp_path_factory.mktemp("self_described")
     # without modules of its own it pools by the mean, so that is what its configuration is changed from
     model = library.SentenceTransformer(str(bert), device="cpu", prompts={"query": "question : "})
@@ -141,9 +163,16 @@ def self_described(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def test_folder_sets_pooling_prompt_and_similarity(self_described: Path, bert: Path) -> None:
     """CLS, a prompt for queries alone, inner products: so nothing is normalised."""
-    encoder, by_hand = SentenceTransformer.of(str(self_described)), plain(bert, pooling="cls", max_length=512)
-    assert encoder.encode("passage", TEXTS[:3]) == pytest.approx(by_hand.encode("passage", TEXTS[:3]), abs=1e-5)
+    encoder, by_hand = (
+        SentenceTransformer.of(str(self_described)),
+        plain(bert, pooling="cls", max_length=512),
+    )
+    assert encoder.encode("passage", TEXTS[:3]) == pytest.approx(
+        by_hand.encode("passage", TEXTS[:3]), abs=1e-5
+    )
     expected = by_hand.encode("passage", ["question : maria"])
     assert encoder.encode("query", ["maria"]) == pytest.approx(expected, abs=1e-5)
-    with pytest.raises(ConfigError, match=r"no modules\.json.*Choose the preset of a plain encoder"):
+    with pytest.raises(
+        ConfigError, match=r"no modules\.json.*Choose the preset of a plain encoder"
+    ):
         SentenceTransformer.of(str(bert)).encode("passage", TEXTS)

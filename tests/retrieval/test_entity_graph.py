@@ -24,9 +24,16 @@ from tests.retrieval.conftest import built, find, needed, retriever_of
 DATA = Path(os.environ.get("KGQA_DATA", ""))
 PASSAGES = (
     Passage.of("Silver Harbour", "Silver Harbour is a film of 1931. It was directed by Ida Ruhn."),
-    Passage.of("Film", "A film is a series of pictures. Films are directed by a director with a birthplace."),
-    Passage.of("Ida Ruhn (director)", "She was born in the town of Ekelby and wrote for newspapers."),
-    Passage.of("Otto Brandel", "Otto Brandel was born in Vessin. He never met a director of films."),
+    Passage.of(
+        "Film",
+        "A film is a series of pictures. Films are directed by a director with a birthplace.",
+    ),
+    Passage.of(
+        "Ida Ruhn (director)", "She was born in the town of Ekelby and wrote for newspapers."
+    ),
+    Passage.of(
+        "Otto Brandel", "Otto Brandel was born in Vessin. He never met a director of films."
+    ),
 )
 
 
@@ -36,7 +43,18 @@ def graph() -> Any:
 
 
 KNOWN = frozenset(
-    ["ida ruhn", "ruhn", "ekelby", "ekelby film club", "film club", "who", "the who", "1964", "lodz", "beatle"]
+    [
+        "ida ruhn",
+        "ruhn",
+        "ekelby",
+        "ekelby film club",
+        "film club",
+        "who",
+        "the who",
+        "1964",
+        "lodz",
+        "beatle",
+    ]
 )
 NAMES = {
     "Was Ida Ruhn born in Ekelby?": ["ida ruhn", "ekelby"],
@@ -64,9 +82,12 @@ def test_names_of_two_words_need_no_capitals(text: str, names: list[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    "question", ["Was Ida Ruhn the director?", "was ida ruhn the director?", "Was Ída Ruhn the director?"]
+    "question",
+    ["Was Ida Ruhn the director?", "was ida ruhn the director?", "Was Ída Ruhn the director?"],
 )
-def test_capitals_of_a_question_change_no_result(graph: EntityGraph, tmp_path: Path, question: str) -> None:
+def test_capitals_of_a_question_change_no_result(
+    graph: EntityGraph, tmp_path: Path, question: str
+) -> None:
     finder = built(graph, PASSAGES, tmp_path)
     assert find(finder, question, 1) == [2]
 
@@ -78,7 +99,11 @@ def test_title_edges_count_more_than_mentions(graph: EntityGraph, tmp_path: Path
     ]
 
     def search(weight: float) -> list[int]:
-        return find(built(replace(graph, title_weight=weight), passages, tmp_path / str(weight)), "Who ran Ekelby?", 2)
+        return find(
+            built(replace(graph, title_weight=weight), passages, tmp_path / str(weight)),
+            "Who ran Ekelby?",
+            2,
+        )
 
     assert (search(0.1), search(6.0)) == ([0, 1], [1, 0])
 
@@ -90,15 +115,21 @@ def test_search_reaches_a_passage_over_a_bridge(graph: EntityGraph, tmp_path: Pa
     finder = built(graph, PASSAGES, tmp_path / "graph")
     assert find(finder, question, 2) == [0, 2]
     question = "which director was born in a town?"  # without a known entity
-    assert find(finder, question, 4) == find(built(graph.passages, PASSAGES, tmp_path / "bm25"), question, 4)
+    assert find(finder, question, 4) == find(
+        built(graph.passages, PASSAGES, tmp_path / "bm25"), question, 4
+    )
     with pytest.raises(ConfigError, match=r"retriever\.passages: Tfidf returns no scores"):
         replace(graph, passages=Tfidf(("text",), fill=False, ties="first"))
 
 
 @pytest.mark.parametrize(
-    ("text", "is_known"), [("Who directed it?", False), ("Was Ida Ruhn born there?", True)], ids=["no entity", "entity"]
+    ("text", "is_known"),
+    [("Who directed it?", False), ("Was Ida Ruhn born there?", True)],
+    ids=["no entity", "entity"],
 )
-def test_question_without_entities_is_recognized(graph: EntityGraph, tmp_path: Path, text: str, is_known: bool) -> None:
+def test_question_without_entities_is_recognized(
+    graph: EntityGraph, tmp_path: Path, text: str, is_known: bool
+) -> None:
     finder: Any = built(graph, PASSAGES, tmp_path)
     assert finder.has_entities(text) == is_known
 
@@ -116,7 +147,11 @@ def test_a_pool_of_one_sentence_is_searched(graph: EntityGraph, tmp_path: Path) 
 
 @pytest.mark.parametrize("passages", ["bm25s", "elasticsearch", "hybrid"])
 def test_passages_are_ranked_by_retrievers_with_scores(
-    graph: EntityGraph, tmp_path: Path, passages: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    graph: EntityGraph,
+    tmp_path: Path,
+    passages: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if passages == "hybrid":
         bm25 = retriever_of("retriever=bm25")
@@ -137,16 +172,30 @@ def read_musique() -> tuple[list[Passage], list[Query], list[set[int]]]:
     if not file.is_file():
         pytest.skip(f"no {file.name}; set KGQA_DATA")
     documents = json.loads(gzip.decompress(file.read_bytes()))
-    places = {_key(document["title"], document["text"]): place for place, document in enumerate(documents)}
+    places = {
+        _key(document["title"], document["text"]): place for place, document in enumerate(documents)
+    }
     questions, gold = list[Query](), list[set[int]]()
-    records = gzip.decompress((DATA / "questions" / "musique_ans_dev.jsonl.gz").read_bytes()).decode().splitlines()
+    records = (
+        gzip.decompress((DATA / "questions" / "musique_ans_dev.jsonl.gz").read_bytes())
+        .decode()
+        .splitlines()
+    )
     for question in map(json.loads, records):
-        keys = {_key(p["title"], p["paragraph_text"]) for p in question["paragraphs"] if p["is_supporting"]}
+        keys = {
+            _key(p["title"], p["paragraph_text"])
+            for p in question["paragraphs"]
+            if p["is_supporting"]
+        }
         if keys <= places.keys():
             questions.append(Query(question["question"], 5))
             gold.append({places[key] for key in keys})
     assert len(questions) == 100
-    return [Passage.of(document["title"], document["text"]) for document in documents], questions, gold
+    return (
+        [Passage.of(document["title"], document["text"]) for document in documents],
+        questions,
+        gold,
+    )
 
 
 def _key(title: str, text: str) -> str:
@@ -155,11 +204,16 @@ def _key(title: str, text: str) -> str:
 
 def measure_recall(finder: Finder, questions: list[Query], gold: list[set[int]]) -> float:
     """Return the mean share of gold passages that are found."""
-    return float(np.mean([len({*r} & g) / len(g) for r, g in zip(finder.find(questions), gold, strict=True)]))
+    return float(
+        np.mean([len({*r} & g) / len(g) for r, g in zip(finder.find(questions), gold, strict=True)])
+    )
 
 
 def test_recall_on_musique_is_8_points_above_bm25(graph: EntityGraph, tmp_path: Path) -> None:
     passages, questions, gold = read_musique()
-    finders = [built(retriever, passages, tmp_path / str(n)) for n, retriever in enumerate((graph.passages, graph))]
+    finders = [
+        built(retriever, passages, tmp_path / str(n))
+        for n, retriever in enumerate((graph.passages, graph))
+    ]
     lexical, by_graph = (measure_recall(finder, questions, gold) for finder in finders)
     assert by_graph > lexical + 0.08

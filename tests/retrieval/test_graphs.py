@@ -25,14 +25,27 @@ from kgqa.types import Passage
 from tests.http_server import serve
 from tests.retrieval.word_vectors import Words
 
-WORDS = ("harbour", "lantern", "orchard", "viaduct", "Quillmere", "Ostervik", "Wexcombe", "the", "of", "1902")
+WORDS = (
+    "harbour",
+    "lantern",
+    "orchard",
+    "viaduct",
+    "Quillmere",
+    "Ostervik",
+    "Wexcombe",
+    "the",
+    "of",
+    "1902",
+)
 
 
 class Hashed(Words):
     """Vectors from the counts of a few words."""
 
     def encode(self, kind: str, texts: Sequence[str]) -> Any:
-        return np.array([[1.0 + text.split().count(word) for word in WORDS] for text in texts], np.float32)
+        return np.array(
+            [[1.0 + text.split().count(word) for word in WORDS] for text in texts], np.float32
+        )
 
 
 NAMES = Entities(1.0, titles=False)
@@ -47,7 +60,11 @@ def passages(*texts: str, title: str = "T") -> list[Passage]:
     return [Passage.of(f"{title} {number}", text) for number, text in enumerate(texts)]
 
 
-SALT = [Passage.of("A", "salt road salt road"), Passage.of("B", "the salt road"), Passage.of("C", "salt")]
+SALT = [
+    Passage.of("A", "salt road salt road"),
+    Passage.of("B", "the salt road"),
+    Passage.of("C", "salt"),
+]
 TWICE = [Passage.of("A", "harbour harbour lantern"), Passage.of("A", "lantern lantern harbour")]
 CARROW = "The Bridge of the Seven Winds of Carrow"
 
@@ -190,10 +207,18 @@ class _Tagme(BaseHTTPRequestHandler):
         self.send_response(200 if form["gcube-token"] == ["key"] else 403)
         self.end_headers()
         notes = [
-            {"id": len(word), "rho": 0.5 if word.isupper() else 0.05, "link_probability": 0.05 * len(word)}
+            {
+                "id": len(word),
+                "rho": 0.5 if word.isupper() else 0.05,
+                "link_probability": 0.05 * len(word),
+            }
             for word in form["text"][0].split()
         ]
-        self.wfile.write(b"<html>" if "broken" in form["text"][0] else json.dumps({"annotations": notes}).encode())
+        self.wfile.write(
+            b"<html>"
+            if "broken" in form["text"][0]
+            else json.dumps({"annotations": notes}).encode()
+        )
 
 
 @pytest.fixture
@@ -216,7 +241,9 @@ def tagme(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tagme]:
     ],
     ids=["default", "by link probability", "by titles"],
 )
-def test_tagmes_confident_entities_link_passages(tagme: Tagme, changes: Any, pool: Any, links: Any) -> None:
+def test_tagmes_confident_entities_link_passages(
+    tagme: Tagme, changes: Any, pool: Any, links: Any
+) -> None:
     changed = replace(tagme, **changes)
     assert neighbours(changed.links(pool)) == links
     assert (identity_of(changed) == identity_of(tagme)) == (not changes)

@@ -68,25 +68,55 @@ def with_path(hipporag: HippoRag, path: Path | None) -> HippoRag:
 def test_the_graph_has_one_node_per_name_and_passage(hipporag: HippoRag) -> None:
     graph = FactGraph.of([hipporag.triples.triples(passage) for passage in PASSAGES], clean_unicode)
     assert graph.facts[0] == ("silver harbour", "directed by", "ida ruhn")
-    assert list(graph.names) == ["silver harbour", "ida ruhn", "1931", "ekelby", "otto brandel", "vessin"]
+    assert list(graph.names) == [
+        "silver harbour",
+        "ida ruhn",
+        "1931",
+        "ekelby",
+        "otto brandel",
+        "vessin",
+    ]
     assert graph.holders == [1, 2, 1, 1, 1, 1]
     assert graph.edges[0, 1] == graph.edges[1, 0] == 1
     assert graph.edges[0, 6] == 1
-    assert {edge for edge in graph.edges if edge[1] >= 6} == {(0, 6), (1, 6), (2, 6), (1, 8), (3, 8), (4, 9), (5, 9)}
+    assert {edge for edge in graph.edges if edge[1] >= 6} == {
+        (0, 6),
+        (1, 6),
+        (2, 6),
+        (1, 8),
+        (3, 8),
+        (4, 9),
+        (5, 9),
+    }
 
 
 @pytest.mark.parametrize(
-    ("clean", "name"), [(clean_unicode, "łódź, on the ner"), (clean_ascii, "d   on the ner")], ids=["unicode", "ascii"]
+    ("clean", "name"),
+    [(clean_unicode, "łódź, on the ner"), (clean_ascii, "d   on the ner")],
+    ids=["unicode", "ascii"],
 )
 def test_names_keep_their_letters_or_ascii_only(clean: Callable[[str], str], name: str) -> None:
     assert clean("Łódź, on  the Ner" if clean is clean_unicode else "Łódź, on the Ner") == name
 
 
-NAMES = ["harbour island", "harbour islands", "vessin", "uk", "uk.", "ekelby", "ostrand", "quillmere"]
+NAMES = [
+    "harbour island",
+    "harbour islands",
+    "vessin",
+    "uk",
+    "uk.",
+    "ekelby",
+    "ostrand",
+    "quillmere",
+]
 
 
-@pytest.mark.parametrize(("least", "edges"), [(0.8, {(0, 1), (1, 0)}), (1.0, set[tuple[int, int]]())])
-def test_synonyms_without_an_encoder_share_letters(least: float, edges: set[tuple[int, int]]) -> None:
+@pytest.mark.parametrize(
+    ("least", "edges"), [(0.8, {(0, 1), (1, 0)}), (1.0, set[tuple[int, int]]())]
+)
+def test_synonyms_without_an_encoder_share_letters(
+    least: float, edges: set[tuple[int, int]]
+) -> None:
     synonyms = find_similar_spellings(NAMES, least, 100)
     assert set(synonyms) == edges
     assert all(0.8 <= cosine < 1 for cosine in synonyms.values())
@@ -95,10 +125,14 @@ def test_synonyms_without_an_encoder_share_letters(least: float, edges: set[tupl
 @pytest.mark.parametrize("least", [0.5, 0.8])
 def test_similar_spellings_miss_no_pair(least: float) -> None:
     letters = random.Random(3)
-    names = list(dict.fromkeys("".join(letters.choices("abc ", k=letters.randint(4, 9))) for _ in range(300)))
+    names = list(
+        dict.fromkeys("".join(letters.choices("abc ", k=letters.randint(4, 9))) for _ in range(300))
+    )
     grams = [Counter(f" {name} "[at : at + 3] for at in range(len(name))) for name in names]
     holders = Counter(gram for each in grams for gram in each)
-    weights = np.array([[each[gram] * math.log(len(names) / holders[gram]) for gram in holders] for each in grams])
+    weights = np.array(
+        [[each[gram] * math.log(len(names) / holders[gram]) for gram in holders] for each in grams]
+    )
     cosines = weights @ weights.T / np.outer(*[np.linalg.norm(weights, axis=1)] * 2)
     long = [sum(map(str.isalnum, name)) > 2 for name in names]
     expected = {
@@ -112,9 +146,15 @@ def test_similar_spellings_miss_no_pair(least: float) -> None:
 
 def test_synonyms_are_near_vectors_with_an_encoder() -> None:
     vectors = np.array([[1, 0], [2, 0.2], [0, 1], [0, 3]], dtype=np.float32)
-    synonyms = find_near_names(["constitution", "institutions", "uk", "united kingdom"], vectors, 0.9, 1)
+    synonyms = find_near_names(
+        ["constitution", "institutions", "uk", "united kingdom"], vectors, 0.9, 1
+    )
     # a name of two letters has synonyms, but looks for none
-    assert synonyms == {(0, 1): pytest.approx(0.995, abs=1e-3), (1, 0): pytest.approx(0.995, abs=1e-3), (3, 2): 1.0}
+    assert synonyms == {
+        (0, 1): pytest.approx(0.995, abs=1e-3),
+        (1, 0): pytest.approx(0.995, abs=1e-3),
+        (3, 2): 1.0,
+    }
 
 
 DIRECTED = ("silver harbour", "directed by", "ida ruhn")
@@ -135,14 +175,25 @@ def test_search_starts_from_the_facts_of_the_call(hipporag: HippoRag, tmp_path: 
         return list(finder.find([replace(query, k=1, facts=facts)])[0])
 
     assert (search(DIRECTED), search(birth)) == ([0], [3])
-    assert finder.find([Query("released directed", 2, facts=(DIRECTED,))]) == [[0, 2]]  # no passage has these words
-    assert search() == search(("not", "a", "fact")) == find(finder.finders["passages"], query.text, 1)
+    assert finder.find([Query("released directed", 2, facts=(DIRECTED,))]) == [
+        [0, 2]
+    ]  # no passage has these words
+    assert (
+        search() == search(("not", "a", "fact")) == find(finder.finders["passages"], query.text, 1)
+    )
 
 
 MANY = 'Sure: {"facts": [["Silver Harbour", "directed", "Ida Ruhn"], ["silver harbour", "directed by"]]}'
-FIVE = json.dumps({"facts": [["silver harbour", "directed by", "ida ruhn"]] * 4 + [["released", "in", "1931"]]})
+FIVE = json.dumps(
+    {"facts": [["silver harbour", "directed by", "ida ruhn"]] * 4 + [["released", "in", "1931"]]}
+)
 CUT = '{"facts": [["silver harbour", "directed by", "ida ruhn"], ["silver harbour", "released'
-NONE = ('{"facts": []}', '{"facts": [["silver harb', "None of them helps.", '{"facts": "silver harbour"}')
+NONE = (
+    '{"facts": []}',
+    '{"facts": [["silver harb',
+    "None of them helps.",
+    '{"facts": "silver harbour"}',
+)
 
 
 @pytest.mark.parametrize(
@@ -170,14 +221,18 @@ def test_identity_and_what_hipporag_cannot_be(hipporag: HippoRag, tmp_path: Path
     assert identity_of(hipporag) != identity_of(replace(hipporag, filter=False))
     assert "model" in hipporag.uses
     assert not replace(hipporag, filter=False).uses
-    (tmp_path / "other.jsonl").write_text('{"title": "a", "text": "b", "triples": [["a", "b", "c"]]}\n', "utf-8")
+    (tmp_path / "other.jsonl").write_text(
+        '{"title": "a", "text": "b", "triples": [["a", "b", "c"]]}\n', "utf-8"
+    )
     assert identity_of(hipporag) != identity_of(with_path(hipporag, tmp_path / "other.jsonl"))
     json.dumps(identity_of(hipporag))
     bm25 = retriever_of("retriever=bm25")
     with pytest.raises(ConfigError, match=r"retriever\.lexical: HippoRag calls a model"):
         Hybrid(hipporag, bm25, constant=60, depth=10)
     Hybrid(replace(hipporag, filter=False), bm25, constant=60, depth=10)
-    with pytest.raises(ConfigError, match=r"retriever\.triples: no passage of the corpus has a triple"):
+    with pytest.raises(
+        ConfigError, match=r"retriever\.triples: no passage of the corpus has a triple"
+    ):
         built(hipporag, [Passage.of("Other", "Another text.")], tmp_path / "index")
     with pytest.raises(ConfigError, match=r"retriever\.triples\.path=no\.jsonl: no such file"):
         identity_of(with_path(hipporag, Path("no.jsonl")))

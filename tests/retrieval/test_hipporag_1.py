@@ -29,7 +29,9 @@ def first(hipporag: Any) -> HippoRag1:  # noqa: F811 - the fixture
     return HippoRag1(bm25, bm25, hipporag.triples, filter=False)
 
 
-def compute_scores(triples: Sequence[Sequence[Triple]], entities: Sequence[str], damping: float) -> Any:
+def compute_scores(
+    triples: Sequence[Sequence[Triple]], entities: Sequence[str], damping: float
+) -> Any:
     """Return p = n' P of the paper, by solving the equations of PageRank: n' = (1 - d) s + d n' W."""
     names = sorted({end for some in triples for each in some for end in (each.head, each.tail)})
     place = {name: number for number, name in enumerate(names)}
@@ -47,14 +49,19 @@ def compute_scores(triples: Sequence[Sequence[Triple]], entities: Sequence[str],
         reset[place[entity]] = 1 / np.count_nonzero(counts[place[entity]])
     reset /= reset.sum()
     degrees = edges.sum(axis=1)
-    steps = np.divide(edges, degrees[:, None], out=np.tile(reset, (len(names), 1)), where=degrees[:, None] > 0)
+    steps = np.divide(
+        edges, degrees[:, None], out=np.tile(reset, (len(names), 1)), where=degrees[:, None] > 0
+    )
     walk = np.linalg.solve(np.eye(len(names)) - damping * steps.T, (1 - damping) * reset)
     return walk @ counts
 
 
 def draw_triples(seed: int) -> list[list[Triple]]:
     rng = random.Random(seed)
-    return [[Triple(rng.choice(NAMES), "r", rng.choice(NAMES)) for _ in range(rng.randint(1, 3))] for _ in range(8)]
+    return [
+        [Triple(rng.choice(NAMES), "r", rng.choice(NAMES)) for _ in range(rng.randint(1, 3))]
+        for _ in range(8)
+    ]
 
 
 class Known:
@@ -74,11 +81,15 @@ def test_passages_have_the_scores_of_the_paper(first: HippoRag1, tmp_path: Path,
     triples = draw_triples(seed)
     entities = sorted({some[0].head for some in triples})[:2]
     retriever = replace(first, triples=Known(triples))  # type: ignore[arg-type]
-    finder: Any = built(retriever, [Passage.of(str(n), f"text {n}") for n in range(len(triples))], tmp_path)
+    finder: Any = built(
+        retriever, [Passage.of(str(n), f"text {n}") for n in range(len(triples))], tmp_path
+    )
     (ranking,) = finder.find([Query("x", 8, facts=tuple((name, "", "") for name in entities))])
     assert find_similar_spellings(NAMES, 0.8, 100) == {}
     expected = compute_scores(triples, entities, retriever.damping).round(9)
-    assert [expected[place] for place in ranking] == sorted((score for score in expected if score > 0), reverse=True)
+    assert [expected[place] for place in ranking] == sorted(
+        (score for score in expected if score > 0), reverse=True
+    )
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,10 @@ def counting(folder: IndexFolder) -> Counting:
 
 def test_stored_passages_come_back_as_they_were(tmp_path: Path) -> None:
     sentences = Passage.of("Ostrand", "First. Second.", ("First.", " Second."))
-    odd = Passage.of("", "no title\nand\u2028line ends\0"), Passage("an id of one's own", "T", "half \ud800 character")
+    odd = (
+        Passage.of("", "no title\nand\u2028line ends\0"),
+        Passage("an id of one's own", "T", "half \ud800 character"),
+    )
     passages = [sentences, *odd, Passage.of("Ωmega “quoted”", "")]
     corpus = store(iter([*passages, passages[0]]), tmp_path, lambda _: None)
     with closing(StoredPassages(tmp_path)) as stored:
@@ -80,8 +83,16 @@ def test_stored_passages_come_back_as_they_were(tmp_path: Path) -> None:
         assert stored[1:3] == passages[1:3]
         with pytest.raises(IndexError):
             stored[4]
-    assert (corpus.count, corpus.without_text, corpus.duplicates, corpus.equal_texts) == (4, 1, 1, 0)
-    hashes = [store(iter(each), tmp_path, lambda _: None).hash for each in (PASSAGES, PASSAGES[::-1], PASSAGES[1:])]
+    assert (corpus.count, corpus.without_text, corpus.duplicates, corpus.equal_texts) == (
+        4,
+        1,
+        1,
+        0,
+    )
+    hashes = [
+        store(iter(each), tmp_path, lambda _: None).hash
+        for each in (PASSAGES, PASSAGES[::-1], PASSAGES[1:])
+    ]
     assert store(iter(PASSAGES), tmp_path, lambda _: None).hash == hashes[0]
     assert len(set(hashes)) == 3
 
@@ -122,7 +133,9 @@ def test_a_build_waits_for_another_and_uses_its_index(folder: IndexFolder) -> No
     stages: list[str] = []
     with ThreadPoolExecutor() as pool:
         with lock_file(folder.path / ".lock"):
-            waiting = pool.submit(folder.build, iter(PASSAGES), lambda stage, *_: stages.append(stage))
+            waiting = pool.submit(
+                folder.build, iter(PASSAGES), lambda stage, *_: stages.append(stage)
+            )
             while not stages:
                 time.sleep(0.01)
             assert stages == ["waiting for another kgqa process to index these"]
@@ -150,19 +163,29 @@ for limit, words in ((30_000, many), (1_000, few)):  # while indexing, while rea
         print(str(error).count(chr(10)), "Free disk space" in str(error), folder.finished())
 """
     root = Path(__file__).parents[2]
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=root)
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=root
+    )
     assert ran.stdout == "0 True False\n" * 2, ran.stderr
 
 
 def test_an_index_of_something_else_is_refused(folder: IndexFolder) -> None:
     folder.build(iter(PASSAGES), silent)
-    boosted, tfidf = retriever_of("retriever=bm25", "retriever.fields.title=2"), retriever_of("retriever=tfidf")
+    boosted, tfidf = (
+        retriever_of("retriever=bm25", "retriever.fields.title=2"),
+        retriever_of("retriever=tfidf"),
+    )
     for other, message in (
-        (replace(folder, made_from={"file": "x"}), r"another corpus: it differs in file \(some hash → x\)"),
+        (
+            replace(folder, made_from={"file": "x"}),
+            r"another corpus: it differs in file \(some hash → x\)",
+        ),
         (replace(folder, retriever=boosted), "another retriever: it differs in fields"),
         (replace(folder, retriever=tfidf), "another retriever: it differs in"),
     ):
-        with pytest.raises(DataError, match=rf"{message}.*Delete the folder and run: kgqa data index dataset=d"):
+        with pytest.raises(
+            DataError, match=rf"{message}.*Delete the folder and run: kgqa data index dataset=d"
+        ):
             other.open()
 
 
@@ -175,7 +198,9 @@ def test_a_damaged_index_is_refused_and_built_again(folder: IndexFolder, damage:
     elif damage == "lost":
         (folder.path / "titles.npy").unlink()
     else:
-        change = {'"format": 2': '"format": 3', '"film"': '"files"', "{": manifest.read_text()}[damage]
+        change = {'"format": 2': '"format": 3', '"film"': '"files"', "{": manifest.read_text()}[
+            damage
+        ]
         manifest.write_text(manifest.read_text().replace(change, damage, 1))
     with pytest.raises(DataError, match="Delete the folder and run: kgqa data index dataset=d"):
         folder.open()
@@ -184,7 +209,9 @@ def test_a_damaged_index_is_refused_and_built_again(folder: IndexFolder, damage:
     file = folder.path / "passages.jsonl"
     file.write_bytes(file.read_bytes().replace(b"Ostrand", b"Ostrant"))
     for check in (folder.open, folder.verify):
-        with pytest.raises(DataError, match=r"damaged index: passages\.jsonl changed since it was written"):
+        with pytest.raises(
+            DataError, match=r"damaged index: passages\.jsonl changed since it was written"
+        ):
             check()
     with opened(folder) as index:
         assert titles(index, Search(QUERY, 1)) == [["Ostrand railway"]]
@@ -212,7 +239,10 @@ def test_results_are_in_the_order_of_the_calls(folder: IndexFolder) -> None:
     ids=["corpus", "unknown", "pool"],
 )
 def test_passages_are_read_by_their_place(
-    folder: IndexFolder, positions: tuple[int, ...], pool: tuple[Passage, ...] | None, expected: list[int]
+    folder: IndexFolder,
+    positions: tuple[int, ...],
+    pool: tuple[Passage, ...] | None,
+    expected: list[int],
 ) -> None:
     pool = None if pool is None else tuple(pool)
     with opened(folder) as index:
@@ -222,14 +252,21 @@ def test_passages_are_read_by_their_place(
 
 def test_places_of_passages_are_found(folder: IndexFolder) -> None:
     unknown = Passage.of("Nowhere", "A text.")
-    calls = [Locate((PASSAGES[2], unknown, PASSAGES[0])), Locate((PASSAGES[2],), pool=tuple(PASSAGES[1:]))]
+    calls = [
+        Locate((PASSAGES[2], unknown, PASSAGES[0])),
+        Locate((PASSAGES[2],), pool=tuple(PASSAGES[1:])),
+    ]
     with opened(folder) as index:
         assert index.locate(calls) == [(2, -1, 0), (1,)]
 
 
 def test_keywords_are_counted_without_the_retriever(folder: IndexFolder) -> None:
     """A-RAG's score: occurrences × characters, in title and text."""
-    passages = (Passage.of("Slate", "A stone."), Passage.of("Quarry", "Slate, slate and SLATE."), Passage.of("Sea", ""))
+    passages = (
+        Passage.of("Slate", "A stone."),
+        Passage.of("Quarry", "Slate, slate and SLATE."),
+        Passage.of("Sea", ""),
+    )
     expected = [
         (Search("", 5, keywords=("slate",)), ["Quarry", "Slate"]),
         (Search("", 1, keywords=("Slate", "a stone")), ["Quarry"]),
@@ -256,29 +293,50 @@ def test_pool_is_indexed_once_and_dropped_on_close(folder: IndexFolder, counting
         index.search([Search("railway", 3, pool=PASSAGES[:9])])
     alone = PoolIndex(counting.real)
     pools = (("choir", 9, PASSAGES[3:5]), ("choir", 5, ()), ("museum", 1, PASSAGES[:3]))
-    assert alone.search([Search(text, k, pool=pool) for text, k, pool in pools]) == [(PASSAGES[4],), (), (PASSAGES[2],)]
+    assert alone.search([Search(text, k, pool=pool) for text, k, pool in pools]) == [
+        (PASSAGES[4],),
+        (),
+        (PASSAGES[2],),
+    ]
     assert alone.find_titled("Halverby choir") == ()
-    assert identity_of(alone) == {"class": "PoolIndex", "retriever": identity_of(counting.real), "corpus": None}
+    assert identity_of(alone) == {
+        "class": "PoolIndex",
+        "retriever": identity_of(counting.real),
+        "corpus": None,
+    }
     alone.close()
 
 
 def test_duplicate_passages_are_returned_once(folder: IndexFolder) -> None:
     """IRCoT collapses by lower-cased text; the best of them stays, and `k` passages are given all the same."""
     same = [
-        Passage.of(f"Copy {n}", "The RAILWAY to Ostrand." if n % 2 else "the railway to ostrand.") for n in range(60)
+        Passage.of(f"Copy {n}", "The RAILWAY to Ostrand." if n % 2 else "the railway to ostrand.")
+        for n in range(60)
     ]
     with opened(folder, [*same, *PASSAGES]) as index:
         assert index.corpus["equal_texts"] == 59
         assert titles(index, Search("copy", 3)) == [["Copy 0"]]
         (results,) = index.search([Search("railway", 9)])
         assert len({passage.text.lower() for passage in results}) == len(results) == 9
-        assert [passage.title for passage in results if passage.title.startswith("Copy")] == ["Copy 0"]
+        assert [passage.title for passage in results if passage.title.startswith("Copy")] == [
+            "Copy 0"
+        ]
         (in_pool,) = index.search([Search("railway", 9, pool=(*same, *PASSAGES))])
         assert in_pool == results
-    titled = {"slate slate slate": "The harbour.", "slate slate": "The quarry.", "slate": "The flooded tunnel."}
+    titled = {
+        "slate slate slate": "The harbour.",
+        "slate slate": "The quarry.",
+        "slate": "The flooded tunnel.",
+    }
     last = Passage.of("a title of many other words and slate", "The HARBOUR.")
     passages = [*(Passage.of(title, text) for title, text in titled.items()), last]
-    with opened(replace(folder, path=folder.path / "titled"), passages) as index:  # where its best passage was
+    with opened(
+        replace(folder, path=folder.path / "titled"), passages
+    ) as index:  # where its best passage was
         expected = [[*titled]]
-        assert titles(index, Search("slate", 3)) == titles(index, Search("slate", 3, pool=(*passages,))) == expected
+        assert (
+            titles(index, Search("slate", 3))
+            == titles(index, Search("slate", 3, pool=(*passages,)))
+            == expected
+        )
         assert index.corpus["equal_texts"] == 1

@@ -60,7 +60,9 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Gpus:
 
 
 @pytest.mark.parametrize(
-    ("device", "numbers"), [("auto", list(range(8))), ("cuda:0,cuda:3", [0, 3])], ids=["all", "some"]
+    ("device", "numbers"),
+    [("auto", list(range(8))), ("cuda:0,cuda:3", [0, 3])],
+    ids=["all", "some"],
 )
 @pytest.mark.parametrize("backend", ["flat", "ivf"])
 def test_each_gpu_has_a_half_precision_part(
@@ -68,12 +70,16 @@ def test_each_gpu_has_a_half_precision_part(
 ) -> None:
     retriever = dense(Words(), backend=backend, lists=2, probes=2, device=device)
     results = opened(retriever, CORPUS, tmp_path).find_scored(QUERIES)
-    assert [list(each) for each in results] == [brute_force(Words(), CORPUS, query) for query in QUERIES]
+    assert [list(each) for each in results] == [
+        brute_force(Words(), CORPUS, query) for query in QUERIES
+    ]
     options = {"shard": True, "useFloat16": True, "common_ivf_quantizer": backend == "ivf"}
     assert gpus.clones == [(options, numbers)]
 
 
-@pytest.mark.parametrize("settings", [{"backend": "hnsw"}, {"backend": "flat", "device": "cpu"}], ids=["hnsw", "cpu"])
+@pytest.mark.parametrize(
+    "settings", [{"backend": "hnsw"}, {"backend": "flat", "device": "cpu"}], ids=["hnsw", "cpu"]
+)
 def test_index_stays_on_the_cpu(settings: dict[str, Any], gpus: Gpus, tmp_path: Path) -> None:
     opened(dense(Words(), **settings), CORPUS, tmp_path).find_scored(QUERIES)
     assert gpus.clones == []
@@ -83,7 +89,9 @@ def random_vectors(count: int, dimensions: int = 32) -> Any:
     """Return vectors of length 1 around a hundred centers, shape (count, dimensions)."""
     generator = np.random.default_rng(0)
     centers = generator.standard_normal((100, dimensions))
-    vectors = centers[generator.integers(0, 100, count)] + 0.4 * generator.standard_normal((count, dimensions))
+    vectors = centers[generator.integers(0, 100, count)] + 0.4 * generator.standard_normal(
+        (count, dimensions)
+    )
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
@@ -97,7 +105,9 @@ def search(retriever: Dense, vectors: Any, folder: Path) -> Any:
 def test_more_passages_than_a_gpu_returns(gpus: Gpus, tmp_path: Path) -> None:
     vectors = random_vectors(4_000)
     nearest = search(dense(Words(), backend="flat", device="auto"), vectors, tmp_path)
-    assert set(nearest(vectors[:1], 3_000)[0]) == set(nearest_exactly(vectors, vectors[:1], 3_000)[0])
+    assert set(nearest(vectors[:1], 3_000)[0]) == set(
+        nearest_exactly(vectors, vectors[:1], 3_000)[0]
+    )
     nearest(vectors[:1], 2_000)
     assert gpus.indexes[0].counts == [2_000]
 
@@ -110,11 +120,16 @@ def test_compressed_vectors_propose_the_nearest(tmp_path: Path) -> None:
     # 16 bytes instead of 128 per vector, and 8 for its number
     assert (tmp_path / FAISS).stat().st_size < 0.25 * vectors.nbytes
     expected = nearest_exactly(vectors, vectors[:50], 10)
-    recall = [len(set(row) & set(wanted)) / 10 for row, wanted in zip(nearest(vectors[:50], 10), expected, strict=True)]
+    recall = [
+        len(set(row) & set(wanted)) / 10
+        for row, wanted in zip(nearest(vectors[:50], 10), expected, strict=True)
+    ]
     assert np.mean(recall) > 0.95
 
 
 def test_few_passages_are_not_compressed(tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="faiss is not installed")
     results = opened(dense(Words(), backend="ivfpq"), CORPUS, tmp_path).find_scored(QUERIES)
-    assert [list(each) for each in results] == [brute_force(Words(), CORPUS, query) for query in QUERIES]
+    assert [list(each) for each in results] == [
+        brute_force(Words(), CORPUS, query) for query in QUERIES
+    ]

@@ -37,7 +37,9 @@ def passages(*texts: str) -> tuple[Passage, ...]:
 def test_the_best_places_are_those_of_a_full_sort(scores: list[float], k: int) -> None:
     ranked = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
     assert rank_positions(np.array(scores), k) == ranked[:k]
-    assert rank_positions(np.array(scores), k, np.arange(len(scores)) + 100) == [place + 100 for place in ranked[:k]]
+    assert rank_positions(np.array(scores), k, np.arange(len(scores)) + 100) == [
+        place + 100 for place in ranked[:k]
+    ]
 
 
 def test_lexical_scores_by_hand() -> None:
@@ -59,13 +61,19 @@ REDS = [Query("red", 5, among=(0, 3)), Query("red", 1, among=(0, 1))]
     ("corpus", "queries", "places"),
     [
         (SOUP, [Query("SOUP carrot", 5), Query("river", 5)], [[0, 1], [2]]),
-        (passages("red fox", "blue whale"), [Query(text, 5) for text in ("fox", "zebra", "?!", "")], [[0], [], [], []]),
+        (
+            passages("red fox", "blue whale"),
+            [Query(text, 5) for text in ("fox", "zebra", "?!", "")],
+            [[0], [], [], []],
+        ),
         (passages(*["same words"] * 9, "other words"), [Query("same words", 4)], [[0, 1, 2, 3]]),
         (passages("red fox", "red red", "fox", "whale"), REDS, [[0], [1]]),
         (passages("…", ""), [Query("fox", 3)], [[]]),
     ],
 )
-def test_tfidf_finds_passages_with_a_word_of_the_query(tmp_path: Path, corpus: Any, queries: Any, places: Any) -> None:
+def test_tfidf_finds_passages_with_a_word_of_the_query(
+    tmp_path: Path, corpus: Any, queries: Any, places: Any
+) -> None:
     finder = built(tmp_path, corpus)
     assert finder.find(queries) == places
     finder.close()
@@ -74,7 +82,15 @@ def test_tfidf_finds_passages_with_a_word_of_the_query(tmp_path: Path, corpus: A
 
 def test_retriever_and_ranker_have_the_same_formula(tmp_path: Path) -> None:
     """Words of one character do not count, as in scikit-learn and so in KGP's released code."""
-    texts = ("red fox runs", "red hat", "the fox and the hound", "whale", "red red fox hat", "a b c", "a red")
+    texts = (
+        "red fox runs",
+        "red hat",
+        "the fox and the hound",
+        "whale",
+        "red red fox hat",
+        "a b c",
+        "a red",
+    )
     (scores,) = Lexical().score([Rank("a red fox hat", texts)])
     assert scores[5] == 0
     assert scores[6] == Lexical().score([Rank("a red fox hat", (*texts[:6], "red"))])[0][6]
@@ -84,7 +100,11 @@ def test_retriever_and_ranker_have_the_same_formula(tmp_path: Path) -> None:
 
 def test_fields_fill_and_ties(tmp_path: Path) -> None:
     """KGP finds k passages, the last of equals first."""
-    corpus = (Passage.of("Tveit", "a fjord"), Passage.of("Norway", "Tveit is a fjord"), Passage.of("Tveit", " "))
+    corpus = (
+        Passage.of("Tveit", "a fjord"),
+        Passage.of("Norway", "Tveit is a fjord"),
+        Passage.of("Tveit", " "),
+    )
     assert built(tmp_path, corpus, TEXT).find([Query("Tveit", 3)]) == [[2, 1]]
     assert identity_of(TEXT) != identity_of(BOTH)
     with pytest.raises(ConfigError, match=r"retriever\.fields"):
@@ -123,7 +143,16 @@ def test_tfidf_orders_by_similarity_and_then_position(tmp_path: Path) -> None:
     fuzzy = Fuzzy("similarity")
     fuzzy.build(corpus, tmp_path, steps.append)
     assert (sum(steps), list(tmp_path.iterdir())) == (4, [])
-    queries = [Query(f"{query}?", 3), Query("carrot", 1), Query(f"{query}?", 3, among=(1, 2)), Query("x", 3, among=())]
+    queries = [
+        Query(f"{query}?", 3),
+        Query("carrot", 1),
+        Query(f"{query}?", 3, among=(1, 2)),
+        Query("x", 3, among=()),
+    ]
     assert fuzzy.open(corpus, tmp_path).find(queries) == [[0, 3, 1], [2], [1, 2], []]
-    corpus = passages(f"{query} is told in the chronicle of the town.", "carrots", "was born in Pellery")
-    assert Fuzzy("distance").open(corpus, tmp_path).find(queries[:1]) == [[2, 1, 0]]  # prefers short passages
+    corpus = passages(
+        f"{query} is told in the chronicle of the town.", "carrots", "was born in Pellery"
+    )
+    assert Fuzzy("distance").open(corpus, tmp_path).find(queries[:1]) == [
+        [2, 1, 0]
+    ]  # prefers short passages

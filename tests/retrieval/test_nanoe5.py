@@ -65,13 +65,18 @@ def test_torch_gives_the_same_states(file: E5File) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     rows = file.tokenize(list(TEXTS.values())[:3])
     onnx = encoder._mean_states(file, load_onnx_layers(file), [[0, *row, 2] for row in rows])
-    torch = encoder._mean_states(file, load_torch_layers(file, "cpu"), [[0, *row, 2] for row in rows])
+    torch = encoder._mean_states(
+        file, load_torch_layers(file, "cpu"), [[0, *row, 2] for row in rows]
+    )
     np.testing.assert_allclose(torch, onnx, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"GGUF" + bytes(100), "does not start with E5S1"), (b"E5S1" + bytes(10), "is shorter than it says")],
+    [
+        (b"GGUF" + bytes(100), "does not start with E5S1"),
+        (b"E5S1" + bytes(10), "is shorter than it says"),
+    ],
     ids=["another format", "a cut file"],
 )
 def test_other_files_are_one_clear_error(

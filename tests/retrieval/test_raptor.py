@@ -31,7 +31,10 @@ class Clustered(Raptor):
     """A RAPTOR with as many texts in each cluster as there are kinds, in their order."""
 
     def cluster(self, texts: Sequence[Passage]) -> list[list[int]]:
-        return [list(range(start, min(start + SIZE, len(texts)))) for start in range(0, len(texts), SIZE)]
+        return [
+            list(range(start, min(start + SIZE, len(texts))))
+            for start in range(0, len(texts), SIZE)
+        ]
 
 
 @pytest.fixture
@@ -47,30 +50,41 @@ def summarize(call: Call[Any]) -> Completion:
     assert isinstance(call, Generate)
     assert call.role == "summarizer"
     _, *texts = call.prompt.messages[0].content.split("\n\n")
-    return Completion(" and ".join(text.splitlines()[0] for text in texts) if len(texts) < SIZE else texts[0])
+    return Completion(
+        " and ".join(text.splitlines()[0] for text in texts) if len(texts) < SIZE else texts[0]
+    )
 
 
-def expand(raptor: Raptor, folder: Path, reply: Callable[[Call[Any]], Any] = summarize) -> list[Passage]:
+def expand(
+    raptor: Raptor, folder: Path, reply: Callable[[Call[Any]], Any] = summarize
+) -> list[Passage]:
     folder.mkdir(exist_ok=True)
     return list(drive(raptor.expand(PASSAGES, folder, lambda _: None), reply))
 
 
 def test_each_layer_has_one_summary_per_cluster(raptor: Raptor, tmp_path: Path) -> None:
     summaries = expand(raptor, tmp_path)
-    assert [summary.title for summary in summaries[: len(PLACES)]] == [f"Summary of {SIZE} texts"] * len(PLACES)
+    assert [summary.title for summary in summaries[: len(PLACES)]] == [
+        f"Summary of {SIZE} texts"
+    ] * len(PLACES)
     # 8 summaries are 2 clusters, and 2 are no more than 3 dimensions
     assert len(summaries) == len(PLACES) + 2
     tree = json.loads((tmp_path / TREE).read_bytes())
     assert tree["top"] == [48, 49]
     assert dict(map(tuple, tree["children"]))[48] == [40, 41, 42, 43, 44]
     assert dict(map(tuple, tree["children"]))[41] == [5, 6, 7, 8, 9]
-    (summary,) = expand(raptor, tmp_path, lambda _: Completion("They are places."))  # equal ones are one node
+    (summary,) = expand(
+        raptor, tmp_path, lambda _: Completion("They are places.")
+    )  # equal ones are one node
     assert summary.text == "They are places."
     tree = json.loads((tmp_path / TREE).read_bytes())
     assert (tree["top"], tree["children"]) == ([40], [[40, list(range(40))]])
     raptor.nodes.encoder.encoded.clear()  # type: ignore[union-attr]
     asked = count()
-    drive(raptor.expand(PASSAGES, None, lambda _: None), lambda call: Completion(f"summary {next(asked)}"))
+    drive(
+        raptor.expand(PASSAGES, None, lambda _: None),
+        lambda call: Completion(f"summary {next(asked)}"),
+    )
     first = -(-len(PASSAGES) // PLANNED_SIZE)
     assert next(asked) == first + -(-first // PLANNED_SIZE)
     assert not raptor.nodes.encoder.encoded  # type: ignore[union-attr]
@@ -87,14 +101,16 @@ def test_rejected_cluster_has_no_summary(raptor: Raptor, tmp_path: Path) -> None
         return EngineError("filtered") if PASSAGES[0].text in text else summarize(call)
 
     summaries = expand(raptor, tmp_path, reply)
-    assert [summary.title for summary in summaries[: len(PLACES) - 1]] == [f"Summary of {SIZE} texts"] * (
-        len(PLACES) - 1
-    )
+    assert [summary.title for summary in summaries[: len(PLACES) - 1]] == [
+        f"Summary of {SIZE} texts"
+    ] * (len(PLACES) - 1)
     tree = json.loads((tmp_path / TREE).read_bytes())
     reached, layer = set[int](), set(tree["top"])
     while layer:
         reached |= layer
-        layer = {child for node, children in tree["children"] if node in layer for child in children} - reached
+        layer = {
+            child for node, children in tree["children"] if node in layer for child in children
+        } - reached
     assert reached >= set(range(len(PASSAGES)))
     assert raptor.measure(PASSAGES, tmp_path) == {"failed": tree["failed"]}
     assert tree["failed"] > 0
@@ -105,7 +121,9 @@ def test_lone_surrogate_in_a_summary_is_replaced(raptor: Raptor, tmp_path: Path)
     assert summary.text == "They are ? places."
 
 
-def test_search_fills_its_token_budget(raptor: Raptor, nodes: list[Passage], tmp_path: Path) -> None:
+def test_search_fills_its_token_budget(
+    raptor: Raptor, nodes: list[Passage], tmp_path: Path
+) -> None:
     finder = built(raptor, nodes, tmp_path / "index")
     assert set(find(finder, nodes[42].wording, 60)) == set(range(len(nodes)))
     assert find(finder, "Summary of 5 texts", 1)[0] >= len(PASSAGES)
@@ -140,9 +158,15 @@ def test_index_has_summaries_after_passages(raptor: Raptor, tmp_path: Path) -> N
     with pytest.raises(DataError, match="no finished index"):
         folder.open()
     manifest = folder.build(
-        (*PASSAGES, PASSAGES[0]), lambda stage, *_: stages.append(stage), lambda program: drive(program, summarize)
+        (*PASSAGES, PASSAGES[0]),
+        lambda stage, *_: stages.append(stage),
+        lambda program: drive(program, summarize),
     )
-    assert (manifest["corpus"]["count"], manifest["corpus"]["added"], manifest["corpus"]["duplicates"]) == (50, 10, 1)
+    assert (
+        manifest["corpus"]["count"],
+        manifest["corpus"]["added"],
+        manifest["corpus"]["duplicates"],
+    ) == (50, 10, 1)
     assert "writing" in stages
     with closing(folder.open()) as index:
         (passages,) = index.search([Search("Summary of 5 texts", 50)])
@@ -151,7 +175,9 @@ def test_index_has_summaries_after_passages(raptor: Raptor, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("node", "leaves"), [(3, []), (41, [5, 6, 7, 8, 9]), (48, list(range(25)))], ids=["passage", "summary", "top"]
+    ("node", "leaves"),
+    [(3, []), (41, [5, 6, 7, 8, 9]), (48, list(range(25)))],
+    ids=["passage", "summary", "top"],
 )
 def test_leaves_of_a_summary_are_passages(
     raptor: Raptor, nodes: list[Passage], tmp_path: Path, node: int, leaves: list[int]
@@ -173,10 +199,18 @@ def test_identity_and_what_raptor_cannot_be(raptor: Raptor) -> None:
 
 
 @pytest.mark.parametrize("reduction", ["pca", "umap"])
-def test_texts_with_other_words_are_in_other_clusters(raptor: Raptor, reduction: Literal["pca", "umap"]) -> None:
+def test_texts_with_other_words_are_in_other_clusters(
+    raptor: Raptor, reduction: Literal["pca", "umap"]
+) -> None:
     for package in ("sklearn", "umap")[: 1 + (reduction == "umap")]:
-        pytest.importorskip(package, reason=f"RAPTOR's clusters need {package}", exc_type=ImportError)
-    texts = [Passage.of(f"{number} {kind}", f"{kind} " * 20) for kind in ("slate", "choir") for number in range(20)]
+        pytest.importorskip(
+            package, reason=f"RAPTOR's clusters need {package}", exc_type=ImportError
+        )
+    texts = [
+        Passage.of(f"{number} {kind}", f"{kind} " * 20)
+        for kind in ("slate", "choir")
+        for number in range(20)
+    ]
     raptor = replace(raptor, reduction=reduction)
     clusters = Raptor.cluster(raptor, texts)
     assert all(len({at // 20 for at in cluster}) == 1 for cluster in clusters)
@@ -185,13 +219,21 @@ def test_texts_with_other_words_are_in_other_clusters(raptor: Raptor, reduction:
 
 @pytest.mark.parametrize("max_clusters", [1, 50])
 def test_clusters_share_words_and_long_ones_are_split(raptor: Raptor, max_clusters: int) -> None:
-    pytest.importorskip("sklearn", reason="RAPTOR's clusters need scikit-learn", exc_type=ImportError)
-    texts = [Passage.of(f"{number} {kind}", f"{kind} " * 20) for kind in ("slate", "choir") for number in range(20)]
+    pytest.importorskip(
+        "sklearn", reason="RAPTOR's clusters need scikit-learn", exc_type=ImportError
+    )
+    texts = [
+        Passage.of(f"{number} {kind}", f"{kind} " * 20)
+        for kind in ("slate", "choir")
+        for number in range(20)
+    ]
     clusters = Raptor.cluster(raptor, texts)
     assert {at for cluster in clusters for at in cluster} == set(range(40))
     assert all(len({at // 20 for at in cluster}) == 1 for cluster in clusters)
     assert clusters == Raptor.cluster(raptor, texts)
     texts = [Passage.of("slate", f"slate {number % 2} " * 20) for number in range(30)]
-    clusters = Raptor.cluster(replace(raptor, max_cluster_tokens=200, max_clusters=max_clusters), texts)
+    clusters = Raptor.cluster(
+        replace(raptor, max_cluster_tokens=200, max_clusters=max_clusters), texts
+    )
     assert max(map(len, clusters)) <= 5  # of 46 tokens
     assert {at for cluster in clusters for at in cluster} == set(range(30))

@@ -62,7 +62,9 @@ class Endpoint:
             return self.failures.pop(0), {"error": {"message": "not now"}}
         if refused := self.refuse(body["input"]):
             return refused[0], {"error": {"message": refused[1]}}
-        items = [{"index": place, "embedding": words(text)} for place, text in enumerate(body["input"])]
+        items = [
+            {"index": place, "embedding": words(text)} for place, text in enumerate(body["input"])
+        ]
         return 200, {"model": self.name, "data": self.change(items)}
 
 
@@ -92,11 +94,17 @@ def encoder(endpoint: Endpoint, **changes: Any) -> ServerEncoder:
 
 def as_base64(items: list[Body]) -> list[Body]:
     return [
-        {**item, "embedding": base64.b64encode(np.array(item["embedding"], "<f4").tobytes()).decode()} for item in items
+        {
+            **item,
+            "embedding": base64.b64encode(np.array(item["embedding"], "<f4").tobytes()).decode(),
+        }
+        for item in items
     ]
 
 
-@pytest.mark.parametrize("change", [None, as_base64, lambda items: items[::-1], lambda items: as_base64(items)[::-1]])
+@pytest.mark.parametrize(
+    "change", [None, as_base64, lambda items: items[::-1], lambda items: as_base64(items)[::-1]]
+)
 def test_vectors_come_in_the_order_of_the_texts(endpoint: Endpoint, change: Any) -> None:
     endpoint.change = change or endpoint.change
     assert encoder(endpoint).encode("passage", TEXTS).tolist() == [words(text) for text in TEXTS]
@@ -104,7 +112,9 @@ def test_vectors_come_in_the_order_of_the_texts(endpoint: Endpoint, change: Any)
 
 
 def test_settings_are_sent(endpoint: Endpoint) -> None:
-    ranker = encoder(endpoint, query_prefix="query: ", passage_prefix="passage: ", dimensions=8, normalise=True)
+    ranker = encoder(
+        endpoint, query_prefix="query: ", passage_prefix="passage: ", dimensions=8, normalise=True
+    )
     rows = [*ranker.encode("query", ["who? I"]), *ranker.encode("passage", ["me"])]
     assert [body["input"] for body in endpoint.requests] == [["query: who? I"], ["passage: me"]]
     assert {body["dimensions"] for body in endpoint.requests} == {8}
@@ -117,7 +127,9 @@ def test_brief_failures_and_large_batches_succeed(endpoint: Endpoint, status: in
     """A batch that is rejected for its size is sent in halves. An event loop may run, as in notebooks."""
     endpoint.failures = [status] * 3 if status != 422 else []
     too_large = status == 422
-    endpoint.refuse = lambda texts: (422, "maximum allowed batch size 1") if too_large and len(texts) > 1 else None
+    endpoint.refuse = lambda texts: (
+        (422, "maximum allowed batch size 1") if too_large and len(texts) > 1 else None
+    )
 
     async def cell() -> Any:
         return encoder(endpoint, server_timeout=30.0).encode("passage", TEXTS)
@@ -129,7 +141,10 @@ def test_brief_failures_and_large_batches_succeed(endpoint: Endpoint, status: in
     ("status", "message"),
     [
         (400, "This model's maximum context length is 40 tokens, however you requested {} tokens"),
-        (500, "input ({} tokens) is too large to process. increase the physical batch size (current: 40)"),
+        (
+            500,
+            "input ({} tokens) is too large to process. increase the physical batch size (current: 40)",
+        ),
     ],
 )
 def test_long_texts_are_cut_to_what_fits(endpoint: Endpoint, status: int, message: str) -> None:
@@ -146,16 +161,46 @@ def test_long_texts_are_cut_to_what_fits(endpoint: Endpoint, status: int, messag
 @pytest.mark.parametrize(
     ("change", "settings", "kind", "message"),
     [
-        (lambda items: [{**items[0], "embedding": [math.nan] * 8}, *items[1:]], {}, DataError, "are no numbers"),
-        (lambda items: [{**items[0], "embedding": [None] * 8}, *items[1:]], {}, DataError, "are no numbers"),
-        (lambda items: [{**items[0], "embedding": [1.0] * 5}, *items[1:]], {}, DataError, "5 and 8 numbers"),
+        (
+            lambda items: [{**items[0], "embedding": [math.nan] * 8}, *items[1:]],
+            {},
+            DataError,
+            "are no numbers",
+        ),
+        (
+            lambda items: [{**items[0], "embedding": [None] * 8}, *items[1:]],
+            {},
+            DataError,
+            "are no numbers",
+        ),
+        (
+            lambda items: [{**items[0], "embedding": [1.0] * 5}, *items[1:]],
+            {},
+            DataError,
+            "5 and 8 numbers",
+        ),
         (None, {"dimensions": 4}, DataError, "8 numbers, not of encoder.dimensions=4"),
         (lambda items: items[1:], {}, ServerLost, "for 3 texts"),
         (lambda items: [items[0]] * 3, {}, ServerLost, "for 3 texts"),
         (lambda items: [{**item, "embedding": "?"} for item in items], {}, ServerLost, ""),
-        (lambda items: [{**item, "embedding": {"a": 1}} for item in items], {}, ServerLost, "no list of numbers"),
-        (lambda items: [{**item, "embedding": [{"a": 1}] * 8} for item in items], {}, ServerLost, "no list of numbers"),
-        (lambda items: [{**item, "embedding": [10**400] * 8} for item in items], {}, ServerLost, "no list of numbers"),
+        (
+            lambda items: [{**item, "embedding": {"a": 1}} for item in items],
+            {},
+            ServerLost,
+            "no list of numbers",
+        ),
+        (
+            lambda items: [{**item, "embedding": [{"a": 1}] * 8} for item in items],
+            {},
+            ServerLost,
+            "no list of numbers",
+        ),
+        (
+            lambda items: [{**item, "embedding": [10**400] * 8} for item in items],
+            {},
+            ServerLost,
+            "no list of numbers",
+        ),
         (lambda items: [{**item, "index": [1]} for item in items], {}, ServerLost, "for 3 texts"),
     ],
 )
@@ -172,14 +217,24 @@ def test_invalid_vectors_are_one_error(
 @pytest.mark.parametrize(
     ("status", "text", "kind", "message"),
     [
-        (401, f"Incorrect API key {SECRET}", ConfigError, "does not accept the key of encoder.api_key_env"),
+        (
+            401,
+            f"Incorrect API key {SECRET}",
+            ConfigError,
+            "does not accept the key of encoder.api_key_env",
+        ),
         (404, "no such model", ConfigError, "does not know the model or the path"),
         (400, "unknown parameter", EngineError, "rejected the call (400): unknown parameter"),
     ],
     ids=[401, 404, 400],
 )
 def test_refusals_are_explained_without_the_key(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, status: int, text: str, kind: type[KgqaError], message: str
+    endpoint: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    text: str,
+    kind: type[KgqaError],
+    message: str,
 ) -> None:
     monkeypatch.setenv("KGQA_TEST_KEY", SECRET)
     endpoint.refuse = lambda texts: (status, text)
@@ -196,7 +251,9 @@ def test_rejected_text_is_named(endpoint: Endpoint) -> None:
         encoder(endpoint).encode("passage", TEXTS)
 
 
-def test_another_model_that_answers_is_named_once(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_model_that_answers_is_named_once(
+    endpoint: Endpoint, caplog: pytest.LogCaptureFixture
+) -> None:
     endpoint.name = "words-v2-large"
     for _ in range(2):
         encoder(endpoint).encode("passage", TEXTS)
@@ -208,7 +265,9 @@ def test_another_model_that_answers_is_named_once(endpoint: Endpoint, caplog: py
 
 def test_missing_model_or_server_is_one_line(endpoint: Endpoint) -> None:
     endpoint.models = ["other/model"]
-    with pytest.raises(ConfigError, match=r"serves 'other/model', not 'words'. Set encoder\.model to that"):
+    with pytest.raises(
+        ConfigError, match=r"serves 'other/model', not 'words'. Set encoder\.model to that"
+    ):
         encoder(endpoint).encode("passage", TEXTS)
     with pytest.raises(ConfigError, match=r"encoder\.model=null: name the model"):
         identity_of(encoder(endpoint, model=None))
@@ -220,12 +279,17 @@ def test_missing_model_or_server_is_one_line(endpoint: Endpoint) -> None:
     ("changes", "message"),
     [
         ({"base_url": None}, "encoder.base_url=null: name the server"),
-        ({"base_url": "127.0.0.1:80"}, "encoder.base_url=127.0.0.1:80: must be an address like http"),
+        (
+            {"base_url": "127.0.0.1:80"},
+            "encoder.base_url=127.0.0.1:80: must be an address like http",
+        ),
         ({"api_key_env": SECRET}, "encoder.api_key_env: must be the NAME"),
     ],
     ids=["no address", "no scheme", "key instead of a name"],
 )
-def test_invalid_setting_of_a_server_is_one_line(endpoint: Endpoint, changes: dict[str, Any], message: str) -> None:
+def test_invalid_setting_of_a_server_is_one_line(
+    endpoint: Endpoint, changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message) as error:
         identity_of(encoder(endpoint, **changes))
     assert SECRET not in str(error.value)
@@ -240,14 +304,18 @@ def test_ranker_remembers_and_an_index_is_searched(endpoint: Endpoint, tmp_path:
     assert list(get_biencoder(ranker).score([call])) == [(first, second, third)]
     assert len(endpoint.requests) == count
     changes = [f"retriever.encoder.base_url={endpoint.url}", "retriever.encoder.model=words"]
-    passages = [Passage.of("", text) for text in ("carrots and ginger soup", "slate harbour", "river")]
+    passages = [
+        Passage.of("", text) for text in ("carrots and ginger soup", "slate harbour", "river")
+    ]
     finder = built(retriever_of("retriever=server", *changes), passages, tmp_path)
     assert find(finder, "slate harbour", 1) == [1]
     finder.close()
 
 
 def other_weights(items: list[Body]) -> list[Body]:
-    return [{**item, "embedding": [*item["embedding"][3:], *item["embedding"][:3]]} for item in items]
+    return [
+        {**item, "embedding": [*item["embedding"][3:], *item["embedding"][:3]]} for item in items
+    ]
 
 
 PASSAGES = [Passage.of("", text) for text in TEXTS]
@@ -257,9 +325,13 @@ def server_index(endpoint: Endpoint, folder: Path, count: int = len(PASSAGES)) -
     """Return an index of some passages, as a new process opens it."""
     get_biencoder.cache_clear()
     retriever = retriever_of(
-        "retriever=server", f"retriever.encoder.base_url={endpoint.url}", "retriever.encoder.model=words"
+        "retriever=server",
+        f"retriever.encoder.base_url={endpoint.url}",
+        "retriever.encoder.model=words",
     )
-    index = IndexFolder(folder / str(count), retriever, MADE_FROM, "kgqa data index dataset=d", folder / "vectors")
+    index = IndexFolder(
+        folder / str(count), retriever, MADE_FROM, "kgqa data index dataset=d", folder / "vectors"
+    )
     index.build(PASSAGES[:count], lambda *_: None)
     get_biencoder.cache_clear()
     return retriever.open(PASSAGES[:count], index.path / "finder")
@@ -271,7 +343,10 @@ def test_stored_index_needs_the_weights_that_built_it(endpoint: Endpoint, tmp_pa
     finder.close()
     assert find(server_index(endpoint, tmp_path), "text 5", 3) == ranked
     endpoint.change = other_weights
-    with pytest.raises(DataError, match=r"finder: the server gives .* name the new one: retriever.encoder.deployment"):
+    with pytest.raises(
+        DataError,
+        match=r"finder: the server gives .* name the new one: retriever.encoder.deployment",
+    ):
         find(server_index(endpoint, tmp_path), "text 5", 3)
 
 
@@ -279,13 +354,19 @@ def test_new_passages_need_the_weights_of_the_old_ones(endpoint: Endpoint, tmp_p
     server_index(endpoint, tmp_path, 4).close()
     server_index(endpoint, tmp_path, 5).close()
     endpoint.change = other_weights
-    with pytest.raises(DataError, match=r"\.sqlite: the server gives a stored text another vector than before"):
+    with pytest.raises(
+        DataError, match=r"\.sqlite: the server gives a stored text another vector than before"
+    ):
         server_index(endpoint, tmp_path)
 
 
 def test_index_of_this_process_needs_no_check(endpoint: Endpoint, tmp_path: Path) -> None:
     finder = built(
-        retriever_of("retriever=server", f"retriever.encoder.base_url={endpoint.url}", "retriever.encoder.model=words"),
+        retriever_of(
+            "retriever=server",
+            f"retriever.encoder.base_url={endpoint.url}",
+            "retriever.encoder.model=words",
+        ),
         PASSAGES,
         tmp_path,
     )
@@ -309,7 +390,15 @@ def test_speed_settings_are_not_in_the_identity(change: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", ["model=other", "dimensions=4", "query_prefix=q", "normalise=false", ADDRESS, "deployment=mine"]
+    "change",
+    [
+        "model=other",
+        "dimensions=4",
+        "query_prefix=q",
+        "normalise=false",
+        ADDRESS,
+        "deployment=mine",
+    ],
 )
 def test_settings_of_vectors_are_in_the_identity(change: str) -> None:
     assert server_identity(change) != server_identity()
@@ -321,10 +410,19 @@ def test_deployment_replaces_the_address() -> None:
 
 def test_identity_of_a_run_has_the_model_of_its_ranker() -> None:
     """The key of the vectors of a run, also where the encoder is a part of the retriever."""
-    choice = ["method=trace", "engine=scripted", "ranker=server", "ranker.base_url=http://127.0.0.1:9/v1"]
+    choice = [
+        "method=trace",
+        "engine=scripted",
+        "ranker=server",
+        "ranker.base_url=http://127.0.0.1:9/v1",
+    ]
     one, equal, different = (
         identify(compose_experiment([*choice, *changes]))
-        for changes in (["ranker.model=m"], ["ranker.model=m", "ranker.batch_size=7"], ["ranker.model=n"])
+        for changes in (
+            ["ranker.model=m"],
+            ["ranker.model=m", "ranker.batch_size=7"],
+            ["ranker.model=n"],
+        )
     )
     assert one == equal != different
 

@@ -26,7 +26,9 @@ CORPUS = passages(60)
 OLD = CORPUS[:50]
 
 
-def build(retriever: Any, corpus: Sequence[Passage], folder: Path, vectors: Path | None) -> dict[str, bytes]:
+def build(
+    retriever: Any, corpus: Sequence[Passage], folder: Path, vectors: Path | None
+) -> dict[str, bytes]:
     """Return the files of an index. No vectors are in memory."""
     get_biencoder.cache_clear()
     index = IndexFolder(folder, retriever, MADE_FROM, "kgqa data index dataset=d", vectors)
@@ -42,7 +44,10 @@ def encoder_of(retriever: Dense) -> Words:
 
 def hipporag(folder: Path) -> Callable[[], Any]:
     """Return HippoRAG over words, with a triple for each passage; each call has its own encoder."""
-    rows = [{"title": p.title, "text": p.text, "triples": [[p.title, "has", p.text.split()[0]]]} for p in CORPUS]
+    rows = [
+        {"title": p.title, "text": p.text, "triples": [[p.title, "has", p.text.split()[0]]]}
+        for p in CORPUS
+    ]
     file = folder / "triples.jsonl"
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
@@ -97,15 +102,21 @@ def test_vectors_are_those_of_the_texts_in_order(tmp_path: Path) -> None:
 def test_damaged_vector_is_encoded_again(damage: str, tmp_path: Path) -> None:
     words = Words()
     store = VectorStore(tmp_path)
-    expected = store.encode({"kind": "passage"}, ["kalo"], lambda texts: words.encode("passage", texts))
+    expected = store.encode(
+        {"kind": "passage"}, ["kalo"], lambda texts: words.encode("passage", texts)
+    )
     (file,) = tmp_path.glob("*.sqlite")
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute(f"UPDATE texts SET vector = {damage}")
     encoded = words.encoded.copy()
-    repaired = store.encode({"kind": "passage"}, ["kalo"], lambda texts: words.encode("passage", texts))
+    repaired = store.encode(
+        {"kind": "passage"}, ["kalo"], lambda texts: words.encode("passage", texts)
+    )
     assert np.array_equal(repaired, expected)
     assert words.encoded == encoded * 2
-    stored = store.encode({"kind": "passage"}, ["kalo"], lambda texts: words.encode("passage", texts))
+    stored = store.encode(
+        {"kind": "passage"}, ["kalo"], lambda texts: words.encode("passage", texts)
+    )
     assert np.array_equal(stored, expected)
 
 
@@ -117,4 +128,6 @@ def test_a_damaged_file_is_named(content: bytes, tmp_path: Path) -> None:
     (file,) = tmp_path.glob("*.sqlite")
     file.write_bytes(content)
     with pytest.raises(DataError, match="Delete the file and run again"):
-        store.encode({"kind": "passage"}, ["kalo", "mire"], lambda texts: words.encode("passage", texts))
+        store.encode(
+            {"kind": "passage"}, ["kalo", "mire"], lambda texts: words.encode("passage", texts)
+        )

@@ -23,19 +23,28 @@ def tokenizer(kind: str) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     special = {
-        "bert": {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"},
+        "bert": {
+            "unk_token": "[UNK]",
+            "cls_token": "[CLS]",
+            "sep_token": "[SEP]",
+            "pad_token": "[PAD]",
+        },
         "llama": {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"},
         "t5": {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"},
     }[kind]
     mark = "▁" if kind == "t5" else ""
-    vocabulary = {word: at for at, word in enumerate([*special.values(), *(mark + word for word in WORDS)])}
+    vocabulary = {
+        word: at for at, word in enumerate([*special.values(), *(mark + word for word in WORDS)])
+    }
     model = Tokenizer(models.WordLevel(vocabulary, unk_token=special["unk_token"]))
     model.normalizer = normalizers.Lowercase()
     model.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), *_marking(kind)])
     around = {"bert": "[CLS] $A [SEP]", "llama": "<s> $A", "t5": "$A </s>"}[kind]
     pair = "[CLS] $A [SEP] $B:1 [SEP]:1" if kind == "bert" else None
     model.post_processor = processors.TemplateProcessing(
-        single=around, pair=pair, special_tokens=[(token, vocabulary[token]) for token in special.values()]
+        single=around,
+        pair=pair,
+        special_tokens=[(token, vocabulary[token]) for token in special.values()],
     )
     return PreTrainedTokenizerFast(tokenizer_object=model, **special)
 

@@ -45,7 +45,10 @@ class Words:
             if self.fails_at is not None and len(self.encoded) >= self.fails_at:
                 raise KeyboardInterrupt
             self.encoded.extend(texts)
-        rows = [sum((self._word(word) for word in text.split()), np.zeros(self.dimension)) for text in texts]
+        rows = [
+            sum((self._word(word) for word in text.split()), np.zeros(self.dimension))
+            for text in texts
+        ]
         return np.stack(rows).astype(np.float32) * np.float32(self.scale)
 
     def _word(self, word: str) -> Any:
@@ -74,7 +77,9 @@ def opened(retriever: Dense, corpus: Sequence[Passage], folder: Path) -> DenseFi
 
 def brute_force(encoder: Words, corpus: Sequence[Passage], query: Query) -> list[tuple[int, float]]:
     (wanted,) = encoder.encode("query", [query.text])
-    rows = encoder.encode("passage", [f"{passage.title} {passage.text}" for passage in corpus]).astype(np.float32)
+    rows = encoder.encode(
+        "passage", [f"{passage.title} {passage.text}" for passage in corpus]
+    ).astype(np.float32)
     scores = relevance(wanted, rows)
     places = sorted(query.among or range(len(corpus)), key=lambda place: (-scores[place], place))
     return [(place, float(scores[place])) for place in places[: query.k]]
@@ -86,4 +91,9 @@ def skip_without(backend: str) -> None:
 
 
 CORPUS = passages(150)
-QUERIES = [Query("kalo mire title7", 10), Query("vivi", 1), Query("sato nunu", 150), Query("toto kamire", 400)]
+QUERIES = [
+    Query("kalo mire title7", 10),
+    Query("vivi", 1),
+    Query("sato nunu", 150),
+    Query("toto kamire", 400),
+]

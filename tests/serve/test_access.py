@@ -26,14 +26,20 @@ STRANGERS: dict[str, Mapping[str, str]] = {
 def test_web_page_cannot_call_the_server(headers: Mapping[str, str]) -> None:
     with open_world(["Ann"]) as (address, world, _):
         body = '{"messages": [{"role": "user", "content": "Who?"}]}'
-        response = requests.post(f"{address}/v1/chat/completions", data=body, headers=headers, timeout=30)
+        response = requests.post(
+            f"{address}/v1/chat/completions", data=body, headers=headers, timeout=30
+        )
         preflight = requests.options(f"{address}/v1/chat/completions", headers=headers, timeout=30)
     assert (response.status_code, preflight.status_code) == (403, 403)
-    assert "access-control-allow-origin" not in {name.lower() for name in (*response.headers, *preflight.headers)}
+    assert "access-control-allow-origin" not in {
+        name.lower() for name in (*response.headers, *preflight.headers)
+    }
     assert not world.calls
 
 
-@pytest.mark.parametrize("path", ["v1/chat/completions", "retrieve", "s/x/v1/chat/completions", "s//retrieve"])
+@pytest.mark.parametrize(
+    "path", ["v1/chat/completions", "retrieve", "s/x/v1/chat/completions", "s//retrieve"]
+)
 def test_path_without_a_token_reaches_no_question(path: str) -> None:
     with open_world() as (address, world, session):
         root = address.removesuffix(f"/s/{session.token}")
@@ -71,7 +77,11 @@ def test_shared_server_elsewhere_needs_its_token() -> None:
     try:
         codes = [
             requests.get(f"{root}/v1/models", headers=headers, timeout=30).status_code
-            for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Bearer {session.token}"})
+            for headers in (
+                {},
+                {"Authorization": "Bearer wrong"},
+                {"Authorization": f"Bearer {session.token}"},
+            )
         ]
         codes.append(requests.get(f"{root}/s/{session.token}/v1/models", timeout=30).status_code)
     finally:
@@ -102,7 +112,9 @@ SEARCHES: dict[str, tuple[str, dict[str, object], object]] = {
 
 
 @pytest.mark.parametrize(("path", "body", "sizes"), SEARCHES.values(), ids=SEARCHES)
-def test_search_answers_in_the_form_of_its_request(path: str, body: dict[str, object], sizes: object) -> None:
+def test_search_answers_in_the_form_of_its_request(
+    path: str, body: dict[str, object], sizes: object
+) -> None:
     with open_world() as (address, _, _):
         reply = post(f"{address}/{path}", body).json()
     reply = reply["result"] if path == "retrieve" else reply
@@ -116,7 +128,10 @@ def test_scores_are_reciprocal_ranks() -> None:
         body = {"queries": ["a"], "topk": 2, "return_scores": True}
         (results,) = post(f"{address}/retrieve", body).json()["result"]
         pair = post(f"{address}/search", {"query": "a", "top_n": 2, "return_score": True}).json()
-    assert [(hit["document"]["id"], hit["score"]) for hit in results] == [(BRIDGE.id, 1.0), (MILL.id, 0.5)]
+    assert [(hit["document"]["id"], hit["score"]) for hit in results] == [
+        (BRIDGE.id, 1.0),
+        (MILL.id, 0.5),
+    ]
     assert pair[1] == [1.0, 0.5]
 
 

@@ -120,7 +120,9 @@ MISBEHAVIOR: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize(("script", "problem"), MISBEHAVIOR.values(), ids=MISBEHAVIOR)
 def test_agent_that_misbehaves_fails_its_question_only(script: str, problem: str) -> None:
-    guarded = f"if os.environ['QUESTION_ID'].endswith('_01'):\n{indent(script, '    ')}\nprint('Ann')"
+    guarded = (
+        f"if os.environ['QUESTION_ID'].endswith('_01'):\n{indent(script, '    ')}\nprint('Ann')"
+    )
     started = time.monotonic()
     finished = run(guarded, "method.timeout=3", "max_calls=20")
     first_row, second_row = finished.predictions
@@ -137,7 +139,9 @@ def test_orphan_child_does_not_fail_the_question() -> None:
     assert not _list_children()
 
 
-@pytest.mark.parametrize("printed", ["b'\\xff\\xfe\\x00\\x1b[31m'", "b'\\x00' * 100_000"], ids=["binary", "zeros"])
+@pytest.mark.parametrize(
+    "printed", ["b'\\xff\\xfe\\x00\\x1b[31m'", "b'\\x00' * 100_000"], ids=["binary", "zeros"]
+)
 def test_binary_output_is_an_answer_like_any_other(printed: str) -> None:
     finished = run(f"sys.stdout.buffer.write({printed})")
     assert finished.metrics.failed == 0
@@ -163,9 +167,9 @@ def test_agent_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARMLESS", "seen")
     script = "print([name for name in ('MY_API_KEY', 'PLAIN', 'HARMLESS') if name in os.environ])"
     assert first(run(script)).prediction.answer == "['HARMLESS']"
-    assert first(run(script, "method.keep_env=[MY_API_KEY]", run_name="kept")).prediction.answer == (
-        "['MY_API_KEY', 'HARMLESS']"
-    )
+    assert first(
+        run(script, "method.keep_env=[MY_API_KEY]", run_name="kept")
+    ).prediction.answer == ("['MY_API_KEY', 'HARMLESS']")
 
 
 def test_token_of_another_question_is_worthless() -> None:
@@ -215,7 +219,12 @@ def test_invalid_command_stops_before_any_question(word: str, message: str) -> N
 
 def test_dry_run_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     Path("agent.py").write_text("print('a')", encoding="utf-8")
-    assert main(["run", "method=command", "dataset=demo", "engine=scripted", "limit=1", "dry_run=true"]) == 2
+    assert (
+        main(
+            ["run", "method=command", "dataset=demo", "engine=scripted", "limit=1", "dry_run=true"]
+        )
+        == 2
+    )
     assert "only running python agent.py shows its calls" in capsys.readouterr().err
 
 

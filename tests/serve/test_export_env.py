@@ -9,7 +9,11 @@ import pytest
 
 from kgqa.cli.main import main
 
-FILES = {"README.md", "pyproject.toml", *(f"kgqa_demo/{name}.py" for name in ("__init__", "harness", "taskset"))}
+FILES = {
+    "README.md",
+    "pyproject.toml",
+    *(f"kgqa_demo/{name}.py" for name in ("__init__", "harness", "taskset")),
+}
 
 
 @pytest.mark.usefixtures("own_folder")
@@ -22,7 +26,9 @@ def test_environment_has_questions_and_agent() -> None:
     assert len((package / "questions.jsonl").read_text(encoding="utf-8").splitlines()) == 2
     settings = json.loads((package / "environment.json").read_text(encoding="utf-8"))
     assert settings == {"profile": "musique", "command": ["python", "agent.py"]}
-    assert "kgqa serve dataset=demo retriever=bm25" in Path("env/README.md").read_text(encoding="utf-8")
+    assert "kgqa serve dataset=demo retriever=bm25" in Path("env/README.md").read_text(
+        encoding="utf-8"
+    )
     for file in package.glob("*.py"):
         compile(file.read_text(encoding="utf-8"), str(file), "exec")
 

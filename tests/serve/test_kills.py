@@ -66,7 +66,11 @@ def agent(question, tools):
 kgqa.run(*sys.argv[1:], method=agent)
 """
 AGENTS = {
-    "command": ("agent.py", LOOP + OVER_HTTP + BY_RETRIEVE, ["-m", "kgqa", "run", "method=command"]),
+    "command": (
+        "agent.py",
+        LOOP + OVER_HTTP + BY_RETRIEVE,
+        ["-m", "kgqa", "run", "method=command"],
+    ),
     "mcp": ("agent.py", LOOP + OVER_HTTP + BY_MCP, ["-m", "kgqa", "run", "method=command"]),
     "python": ("main.py", LOOP + IN_PYTHON, ["main.py"]),
 }
@@ -83,7 +87,11 @@ def answer_slowly(handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, An
     time.sleep(DELAY)
     message = {"role": "assistant", "content": f"reply {request.get('seed')} to {prompt[:20]}"}
     usage = {"prompt_tokens": 9, "completion_tokens": 9}
-    return 200, {"model": "stand-in", "usage": usage, "choices": [{"message": message, "finish_reason": "stop"}]}
+    return 200, {
+        "model": "stand-in",
+        "usage": usage,
+        "choices": [{"message": message, "finish_reason": "stop"}],
+    }
 
 
 @pytest.mark.parametrize("kind", AGENTS)
@@ -100,7 +108,9 @@ def test_no_answered_call_is_repeated_after_kills(kind: str, own_folder: Path) -
         ]  # fmt: skip
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
         for _ in range(KILLS):
-            running = subprocess.Popen([sys.executable, *words], env=environment, stdout=-3, stderr=-3)
+            running = subprocess.Popen(
+                [sys.executable, *words], env=environment, stdout=-3, stderr=-3
+            )
             try:
                 running.wait(timeout=2 + 3 * generator.random())
             except subprocess.TimeoutExpired:

@@ -21,8 +21,13 @@ together = threading.Barrier(MANY)
 def answer_together(question: str, tools: Any) -> str:
     """Wait until all sessions are open, then search and generate over HTTP."""
     together.wait(timeout=120)
-    results = requests.post(tools.retrieve_url, json={"query": question, "topk": 1}, timeout=120).json()["result"]
-    body: Json = {"temperature": 0, "messages": [{"role": "user", "content": f"{results[0]['text']} {question}"}]}
+    results = requests.post(
+        tools.retrieve_url, json={"query": question, "topk": 1}, timeout=120
+    ).json()["result"]
+    body: Json = {
+        "temperature": 0,
+        "messages": [{"role": "user", "content": f"{results[0]['text']} {question}"}],
+    }
     reply = requests.post(f"{tools.url}/chat/completions", json=body, timeout=120)
     assert reply.status_code == 200, reply.text
     return str(results[0]["title"])

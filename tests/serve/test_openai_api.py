@@ -13,11 +13,17 @@ from kgqa.types import Completion, GeneratedToken, Json, Message, ToolCall, Usag
 from tests.serve.worlds import chat, open_world, post
 
 TOOLS: Json = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
-CALLED = Completion("", usage=Usage(7, 0, 3), tool_calls=(ToolCall("call_1", "look", '{"at": "map"}'),))
+CALLED = Completion(
+    "", usage=Usage(7, 0, 3), tool_calls=(ToolCall("call_1", "look", '{"at": "map"}'),)
+)
 
 
 def test_chat_has_text_usage_and_finish() -> None:
-    with open_world([Completion("Ann", "length", Usage(7, 2, 3, 0.0, 1), thought="hm")]) as (address, world, _):
+    with open_world([Completion("Ann", "length", Usage(7, 2, 3, 0.0, 1), thought="hm")]) as (
+        address,
+        world,
+        _,
+    ):
         body = chat(address, temperature=0, max_tokens=9).json()
     (choice,) = body["choices"]
     assert choice["message"] == {"role": "assistant", "content": "Ann", "reasoning_content": "hm"}
@@ -29,7 +35,11 @@ def test_chat_has_text_usage_and_finish() -> None:
 CONVERSATION: list[Json] = [
     {"role": "developer", "content": "Be short."},
     {"role": "user", "content": [{"type": "text", "text": "Who"}, {"type": "text", "text": "?"}]},
-    {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}],
+    },
     {"role": "tool", "tool_call_id": "1", "content": "Ann"},
 ]
 
@@ -49,7 +59,10 @@ def test_tools_are_passed_on_and_called() -> None:
     with open_world([CALLED]) as (address, world, _):
         (choice,) = chat(address, tools=TOOLS).json()["choices"]
     assert choice["finish_reason"] == "tool_calls"
-    assert choice["message"]["tool_calls"][0]["function"] == {"name": "look", "arguments": '{"at": "map"}'}
+    assert choice["message"]["tool_calls"][0]["function"] == {
+        "name": "look",
+        "arguments": '{"at": "map"}',
+    }
     assert json.loads(world.generations[0].tools or "") == TOOLS
 
 
@@ -72,15 +85,28 @@ def test_tools_can_be_switched_off() -> None:
 
 def test_completion_is_cut_at_stop_strings() -> None:
     with open_world([Completion("<s>a", stopped_by="</s>")]) as (address, world, _):
-        body: Json = {"prompt": "Once", "stop": ["</s>"], "temperature": 0, "include_stop_str_in_output": True}
+        body: Json = {
+            "prompt": "Once",
+            "stop": ["</s>"],
+            "temperature": 0,
+            "include_stop_str_in_output": True,
+        }
         (choice,) = post(f"{address}/v1/completions", body).json()["choices"]
     call = world.generations[0]
     assert (choice["text"], choice["stop_reason"]) == ("<s>a</s>", "</s>")
-    assert (call.stop, call.prompt.form, call.thoughts, call.max_tokens) == (("</s>",), "completion", "keep", 16)
+    assert (call.stop, call.prompt.form, call.thoughts, call.max_tokens) == (
+        ("</s>",),
+        "completion",
+        "keep",
+        16,
+    )
 
 
 def test_prefill_continues_the_last_message() -> None:
-    messages: Json = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "It was"}]
+    messages: Json = [
+        {"role": "user", "content": "Who?"},
+        {"role": "assistant", "content": "It was"},
+    ]
     with open_world(["Ann"]) as (address, world, _):
         chat(address, messages=messages, continue_final_message=True)
     prompt = world.generations[0].prompt
@@ -117,7 +143,10 @@ def test_seed_depends_on_the_question() -> None:
 def test_schema_of_a_response_format_is_followed() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     with open_world(["{}"]) as (address, world, _):
-        chat(address, response_format={"type": "json_schema", "json_schema": {"name": "s", "schema": schema}})
+        chat(
+            address,
+            response_format={"type": "json_schema", "json_schema": {"name": "s", "schema": schema}},
+        )
     assert json.loads(world.generations[0].schema or "") == schema
 
 
@@ -139,7 +168,9 @@ def test_stream_ends_with_usage(reply: Completion) -> None:
     assert "usage" in usage
     assert deltas[0].get("content") == (reply.text or None)
     assert len(deltas[0].get("tool_calls", ())) == len(reply.tool_calls)
-    assert parts[-1]["choices"][0]["finish_reason"] == ("tool_calls" if reply.tool_calls else "stop")
+    assert parts[-1]["choices"][0]["finish_reason"] == (
+        "tool_calls" if reply.tool_calls else "stop"
+    )
 
 
 INVALID: dict[str, tuple[dict[str, Json], str]] = {
@@ -162,12 +193,17 @@ def test_invalid_request_is_an_error_of_400(keys: dict[str, Json], named: str) -
     assert not world.calls
 
 
-@pytest.mark.parametrize("body", ["", "[]", "{", '"a"', "[" * 100_000], ids=["empty", "list", "cut", "text", "deep"])
+@pytest.mark.parametrize(
+    "body", ["", "[]", "{", '"a"', "[" * 100_000], ids=["empty", "list", "cut", "text", "deep"]
+)
 def test_body_without_an_object_is_an_error_of_400(body: str) -> None:
     import requests
 
     with open_world() as (address, _, _):
-        assert requests.post(f"{address}/v1/chat/completions", data=body, timeout=30).status_code == 400
+        assert (
+            requests.post(f"{address}/v1/chat/completions", data=body, timeout=30).status_code
+            == 400
+        )
 
 
 ERRORS: dict[str, tuple[Exception, int]] = {
@@ -213,7 +249,10 @@ def test_calls_are_plain_generate_calls() -> None:
 LISTS = AgentAbilities("stand-in", logprobs=True)
 LISTED = Completion(
     "Ann",
-    tokens=(GeneratedToken("An", -0.5, 7, (("An", -0.5), ("Bo", -1.0))), GeneratedToken("n", -0.25, 8)),
+    tokens=(
+        GeneratedToken("An", -0.5, 7, (("An", -0.5), ("Bo", -1.0))),
+        GeneratedToken("n", -0.25, 8),
+    ),
     prompt_ids=(1, 2),
 )
 
@@ -230,7 +269,9 @@ def test_chat_lists_the_tokens_of_a_reply() -> None:
 
 def test_completion_lists_the_tokens_of_a_reply() -> None:
     with open_world([LISTED], abilities=LISTS) as (address, _, _):
-        (choice,) = post(f"{address}/v1/completions", {"prompt": "Who", "logprobs": 2}).json()["choices"]
+        (choice,) = post(f"{address}/v1/completions", {"prompt": "Who", "logprobs": 2}).json()[
+            "choices"
+        ]
     assert choice["logprobs"] == {
         "tokens": ["An", "n"],
         "token_logprobs": [-0.5, -0.25],
@@ -261,8 +302,12 @@ WITHOUT_LOGPROBS: dict[str, tuple[AgentAbilities, dict[str, Json], str]] = {
 }
 
 
-@pytest.mark.parametrize(("abilities", "keys", "named"), WITHOUT_LOGPROBS.values(), ids=WITHOUT_LOGPROBS)
-def test_missing_logprobs_are_rejected(abilities: AgentAbilities, keys: dict[str, Json], named: str) -> None:
+@pytest.mark.parametrize(
+    ("abilities", "keys", "named"), WITHOUT_LOGPROBS.values(), ids=WITHOUT_LOGPROBS
+)
+def test_missing_logprobs_are_rejected(
+    abilities: AgentAbilities, keys: dict[str, Json], named: str
+) -> None:
     reply = Completion("Ann", tokens=(GeneratedToken("Ann", -0.5),))
     with open_world([reply], abilities=abilities) as (address, _, _):
         response = chat(address, **keys)
@@ -278,7 +323,10 @@ PREFILLS: dict[str, Json] = {
 
 @pytest.mark.parametrize(("path", "keys"), PREFILLS.items(), ids=PREFILLS)
 def test_prefill_is_rejected_by_name(path: str, keys: dict[str, Json]) -> None:
-    messages: Json = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "It was"}]
+    messages: Json = [
+        {"role": "user", "content": "Who?"},
+        {"role": "assistant", "content": "It was"},
+    ]
     with open_world(abilities=AgentAbilities("stand-in", prefill=False)) as (address, world, _):
         response = post(f"{address}/v1/{path}", {"messages": messages, **keys})
     assert response.status_code == 400

@@ -9,8 +9,13 @@ import pytest
 from kgqa.types import Completion, Json, Message, ToolCall, Usage
 from tests.serve.worlds import open_world, post
 
-CALLED = Completion("", usage=Usage(7, 0, 3), tool_calls=(ToolCall("call_1", "look", '{"at": "map"}'),))
-LOOK: Json = {"type": "function", "function": {"name": "look", "description": "", "parameters": {"type": "object"}}}
+CALLED = Completion(
+    "", usage=Usage(7, 0, 3), tool_calls=(ToolCall("call_1", "look", '{"at": "map"}'),)
+)
+LOOK: Json = {
+    "type": "function",
+    "function": {"name": "look", "description": "", "parameters": {"type": "object"}},
+}
 USER: Json = [{"role": "user", "content": "Who?"}]
 
 
@@ -27,7 +32,10 @@ def test_message_has_text_and_usage() -> None:
         body = message(address, system="Be short.", stop_sequences=["\n"])
     assert body["content"] == [{"type": "text", "text": "Ann"}]
     assert (body["stop_reason"], body["usage"]["input_tokens"]) == ("max_tokens", 7)
-    assert world.generations[0].prompt.messages == (Message("system", "Be short."), Message("user", "Who?"))
+    assert world.generations[0].prompt.messages == (
+        Message("system", "Be short."),
+        Message("user", "Who?"),
+    )
     assert world.generations[0].stop == ("\n",)
 
 
@@ -35,7 +43,9 @@ def test_message_calls_tools() -> None:
     tools: Json = [{"name": "look", "input_schema": {"type": "object"}}]
     with open_world([CALLED]) as (address, world, _):
         body = message(address, tools=tools)
-    assert body["content"] == [{"type": "tool_use", "id": "call_1", "name": "look", "input": {"at": "map"}}]
+    assert body["content"] == [
+        {"type": "tool_use", "id": "call_1", "name": "look", "input": {"at": "map"}}
+    ]
     assert body["stop_reason"] == "tool_use"
     assert json.loads(world.generations[0].tools or "") == [LOOK]
 
@@ -43,8 +53,14 @@ def test_message_calls_tools() -> None:
 def test_results_of_tools_are_messages() -> None:
     messages: Json = [
         *USER,
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "look", "input": {}}]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "Ann"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "1", "name": "look", "input": {}}],
+        },
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "1", "content": "Ann"}],
+        },
         {"role": "assistant", "content": "It was"},
     ]
     with open_world(["Ann"]) as (address, world, _):
@@ -60,8 +76,14 @@ def test_results_of_tools_are_messages() -> None:
 @pytest.mark.parametrize("reply", [Completion("Ann"), CALLED], ids=["text", "tool call"])
 def test_message_streams(reply: Completion) -> None:
     with open_world([reply]) as (address, _, _):
-        text = post(f"{address}/v1/messages", {"max_tokens": 9, "messages": USER, "stream": True}).text
-    events = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
+        text = post(
+            f"{address}/v1/messages", {"max_tokens": 9, "messages": USER, "stream": True}
+        ).text
+    events = [
+        json.loads(line.removeprefix("data: "))
+        for line in text.splitlines()
+        if line.startswith("data: ")
+    ]
     assert [event["type"] for event in events] == [
         "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta",
         "message_stop",
@@ -74,14 +96,23 @@ def test_response_has_text_and_usage() -> None:
         body = respond(address, instructions="Be short.", max_output_tokens=9)
     assert body["output"][0]["content"][0]["text"] == "Ann"
     assert (body["status"], body["usage"]["total_tokens"]) == ("completed", 10)
-    assert world.generations[0].prompt.messages == (Message("system", "Be short."), Message("user", "Who?"))
+    assert world.generations[0].prompt.messages == (
+        Message("system", "Be short."),
+        Message("user", "Who?"),
+    )
 
 
 def test_response_calls_tools() -> None:
-    tools: Json = [{"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": True}]
+    tools: Json = [
+        {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": True}
+    ]
     with open_world([CALLED]) as (address, world, _):
         (item,) = respond(address, tools=tools)["output"]
-    assert (item["type"], item["call_id"], item["arguments"]) == ("function_call", "call_1", '{"at": "map"}')
+    assert (item["type"], item["call_id"], item["arguments"]) == (
+        "function_call",
+        "call_1",
+        '{"at": "map"}',
+    )
     (tool,) = json.loads(world.generations[0].tools or "")
     assert tool["function"] == {"name": "look", "parameters": {"type": "object"}, "strict": True}
 
@@ -107,7 +138,11 @@ def test_items_are_messages() -> None:
 def test_response_streams(reply: Completion) -> None:
     with open_world([reply]) as (address, _, _):
         text = post(f"{address}/v1/responses", {"input": "Who?", "stream": True}).text
-    events = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
+    events = [
+        json.loads(line.removeprefix("data: "))
+        for line in text.splitlines()
+        if line.startswith("data: ")
+    ]
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert (events[0]["type"], events[-1]["type"]) == ("response.created", "response.completed")
 

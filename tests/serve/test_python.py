@@ -27,7 +27,10 @@ MILL: list[dict[str, Json]] = [
     {
         "question": "Who built the mill?",
         "golden_answers": ["Bo", "Bo Li"],
-        "passages": [("Mill", "Bo built the mill."), {"title": "Bridge", "text": "Ann built the bridge."}],
+        "passages": [
+            ("Mill", "Bo built the mill."),
+            {"title": "Bridge", "text": "Ann built the bridge."},
+        ],
         "supporting_titles": ["Mill"],
     }
 ]
@@ -35,7 +38,13 @@ MILL: list[dict[str, Json]] = [
 
 def run(method: object, *words: str, dataset: Any = MILL) -> kgqa.Run:
     return kgqa.run(
-        *words, method=method, dataset=dataset, engine="scripted", limit=2, max_failure_rate=1.0, display=QUIET
+        *words,
+        method=method,
+        dataset=dataset,
+        engine="scripted",
+        limit=2,
+        max_failure_rate=1.0,
+        display=QUIET,
     )
 
 
@@ -169,7 +178,9 @@ def test_invalid_argument_is_one_line(agent: object, dataset: Any, message: str)
 
 
 def test_function_of_a_module_runs_on_the_command_line() -> None:
-    Path("my_agent.py").write_text("def answer(question, tools):\n    return tools.search(question, 1)[0].title\n")
+    Path("my_agent.py").write_text(
+        "def answer(question, tools):\n    return tools.search(question, 1)[0].title\n"
+    )
     finished = run("function", "method.function=my_agent:answer", dataset="demo")
     assert finished.metrics.failed == 0
 
@@ -211,7 +222,11 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
     ("words", "answer"),
-    [(["installed_agent"], "Bo"), (["installed_method"], "Bo"), (["installed_method", "method.word=Al"], "Al")],
+    [
+        (["installed_agent"], "Bo"),
+        (["installed_method"], "Bo"),
+        (["installed_method", "method.word=Al"], "Al"),
+    ],
     ids=["function", "class", "setting"],
 )
 def test_installed_package_adds_methods(words: list[str], answer: str) -> None:
@@ -271,7 +286,10 @@ MESSAGES: Json = {"messages": [{"role": "user", "content": "Who built the mill?"
 FORMS: dict[str, tuple[Graph, Json]] = {
     "messages": (Graph({"messages": {}}, {"messages": [SimpleNamespace(content="Bo")]}), MESSAGES),
     "question": (Graph({"question": {}}, "Bo"), {"question": "Who built the mill?"}),
-    "text": (Graph({}, SimpleNamespace(content=[{"type": "text", "text": "B"}, "o"])), "Who built the mill?"),
+    "text": (
+        Graph({}, SimpleNamespace(content=[{"type": "text", "text": "B"}, "o"])),
+        "Who built the mill?",
+    ),
     "mapping": (Untyped(result={"messages": [], "answer": "Bo"}), MESSAGES),
 }
 

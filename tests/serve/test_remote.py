@@ -51,7 +51,9 @@ def test_remote_finds_what_its_server_finds(monkeypatch: pytest.MonkeyPatch) -> 
     local = retrieve(retriever="bm25")
     with open_server("retriever=bm25", "dataset=demo") as address:
         remote = retrieve(f"retriever.url={address}/retrieve", retriever="remote")
-    assert [row["evidence"] for row in remote.predictions] == [row["evidence"] for row in local.predictions]
+    assert [row["evidence"] for row in remote.predictions] == [
+        row["evidence"] for row in local.predictions
+    ]
     assert remote.metrics.retrieval == local.metrics.retrieval
 
 
@@ -68,7 +70,9 @@ def answer_as_search_r1(handler: BaseHTTPRequestHandler, body: bytes) -> tuple[i
     if handler.command == "GET":
         return 405, {"detail": "Method Not Allowed"}
     queries = json.loads(body)["queries"]
-    return 200, {"result": [[{"id": "7", "contents": '"Mill"\nBo built the mill.'}] for _ in queries]}
+    return 200, {
+        "result": [[{"id": "7", "contents": '"Mill"\nBo built the mill.'}] for _ in queries]
+    }
 
 
 def test_server_of_search_r1_is_searched() -> None:
@@ -110,6 +114,10 @@ WRONG: dict[str, tuple[int, Any, str]] = {
 
 @pytest.mark.parametrize(("status", "response", "message"), WRONG.values(), ids=WRONG)
 def test_wrong_response_fails_the_question(status: int, response: Any, message: str) -> None:
-    with serve_json(lambda handler, _: (405 if handler.command == "GET" else status, response), {}) as address:
-        finished = retrieve(f"retriever.url={address}/retrieve", "max_failure_rate=1", retriever="remote")
+    with serve_json(
+        lambda handler, _: (405 if handler.command == "GET" else status, response), {}
+    ) as address:
+        finished = retrieve(
+            f"retriever.url={address}/retrieve", "max_failure_rate=1", retriever="remote"
+        )
     assert all(message in str(row["error"]) for row in finished.predictions)

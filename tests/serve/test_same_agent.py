@@ -37,18 +37,29 @@ def send_any(client: requests.Session, address: str, call: Call[Any]) -> Any:
         "messages": messages, "continue_final_message": bool(call.prompt.prefill), "max_tokens": call.max_tokens,
         "temperature": call.temperature, "stop": list(call.stop),
     }  # fmt: skip
-    (choice,) = client.post(f"{address}/v1/chat/completions", json=body, timeout=60).json()["choices"]
-    return Completion(choice["message"]["content"], choice["finish_reason"], stopped_by=choice["stop_reason"])
+    (choice,) = client.post(f"{address}/v1/chat/completions", json=body, timeout=60).json()[
+        "choices"
+    ]
+    return Completion(
+        choice["message"]["content"], choice["finish_reason"], stopped_by=choice["stop_reason"]
+    )
 
 
 @pytest.mark.parametrize("name", TAGS)
 def test_transcript_has_the_same_bytes_outside(name: str) -> None:
     method: SearchAgent = build(compose([f"method={name}"])["method"], "method")
     agent, (query, stop, answer) = replace(method, scope="own"), TAGS[name]
-    replies = [Completion(f"I look. {query}", stopped_by=stop), Completion(f"Bö. {answer}", stopped_by="</answer>")]
+    replies = [
+        Completion(f"I look. {query}", stopped_by=stop),
+        Completion(f"Bö. {answer}", stopped_by="</answer>"),
+    ]
     inside = drive(agent.answer(QUESTION), World(replies, (BRIDGE, MILL)))
     with open_world(replies) as (address, _, _), requests.Session() as client:
         outside = drive(agent.answer(QUESTION), partial(send_any, client, address))
     assert outside.notes["transcript"].encode() == inside.notes["transcript"].encode()
-    assert (outside.text, outside.evidence, outside.notes) == (inside.text, inside.evidence, inside.notes)
+    assert (outside.text, outside.evidence, outside.notes) == (
+        inside.text,
+        inside.evidence,
+        inside.notes,
+    )
     assert inside.text == "Bo"

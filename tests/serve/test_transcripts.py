@@ -60,8 +60,12 @@ def send(client: requests.Session, address: str, call: Call[Any]) -> Any:
     return Completion(choice["text"], choice["finish_reason"], stopped_by=choice["stop_reason"])
 
 
-@pytest.mark.parametrize(("name", "count", "form", "separator"), released.FILES, ids=[row[0] for row in released.FILES])
-def test_transcripts_are_repeated_over_http(name: str, count: int, form: str, separator: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "count", "form", "separator"), released.FILES, ids=[row[0] for row in released.FILES]
+)
+def test_transcripts_are_repeated_over_http(
+    name: str, count: int, form: str, separator: str, tmp_path: Path
+) -> None:
     method: SearchAgent = build(compose(["method=r1_searcher"])["method"], "method")
     agent = replace(method, prompt="search_agent/r1_searcher", passage=form, scope="own")
     replay, repeated = Replay(), 0
@@ -77,7 +81,9 @@ def test_transcripts_are_repeated_over_http(name: str, count: int, form: str, se
             for row in released._read_rows(f"r1searcher_{name}.jsonl.gz"):
                 question, results = released._question(row, separator)
                 prompt = agent.continue_prompt(question, "", ()).messages[0].content
-                replay.engine = released._engine(prompt, row["gen_text_store"], tmp_path / "rules.jsonl")
+                replay.engine = released._engine(
+                    prompt, row["gen_text_store"], tmp_path / "rules.jsonl"
+                )
                 replay.results = iter(results)
                 answer = drive(agent.answer(question), partial(send, client, address))
                 released._check_answer(row, answer, len(results))

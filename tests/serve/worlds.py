@@ -26,7 +26,11 @@ MILL = Passage.of("Mill", "Bo built the mill.")
 
 @contextmanager
 def open_world(
-    replies: Iterable[Reply] = (), *, abilities: AgentAbilities = EVERYTHING, limits: Limits = NO_LIMITS, key: str = "q"
+    replies: Iterable[Reply] = (),
+    *,
+    abilities: AgentAbilities = EVERYTHING,
+    limits: Limits = NO_LIMITS,
+    key: str = "q",
 ) -> Iterator[tuple[str, World, AgentSession]]:
     """Yield the address of a session, the world that answers its calls, and the session."""
     world = World(replies, (BRIDGE, MILL))
@@ -49,4 +53,7 @@ def post(address: str, body: Json, **headers: str) -> requests.Response:
 
 def chat(address: str, **keys: Json) -> requests.Response:
     """Send one message of a user."""
-    return post(f"{address}/v1/chat/completions", {"messages": [{"role": "user", "content": "Who?"}], **keys})
+    return post(
+        f"{address}/v1/chat/completions",
+        {"messages": [{"role": "user", "content": "Who?"}], **keys},
+    )

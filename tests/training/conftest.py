@@ -30,7 +30,11 @@ def t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("sentence_transformers", reason="bi-encoders need sentence-transformers", exc_type=ImportError)
+    pytest.importorskip(
+        "sentence_transformers",
+        reason="bi-encoders need sentence-transformers",
+        exc_type=ImportError,
+    )
     return tiny.bert(tmp_path_factory.mktemp("bert"))
 
 

@@ -101,14 +101,21 @@ def test_each_round_learns_from_earlier_right_answers(undisturbed: tuple[Path, P
     assert first.adapters != second.adapters
 
 
-def test_killed_bootstrapping_resumes_to_equal_bytes(undisturbed: Any, llama: Path, tmp_path: Path) -> None:
+def test_killed_bootstrapping_resumes_to_equal_bytes(
+    undisturbed: Any, llama: Path, tmp_path: Path
+) -> None:
     process = started(tmp_path, llama)
     completer = tmp_path / "outputs/trained/knowtrace-demo/round1/completer"
     wait_for(lambda: any(completer.glob("*/checkpoints/*/trainer_state.json")), process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    before = {file: file.stat().st_mtime_ns for file in tmp_path.glob("outputs/demo/knowtrace/scripted/*/metrics.json")}
-    before |= {file: file.stat().st_mtime_ns for file in tmp_path.glob(f"outputs/trained/**/{MANIFEST}")}
+    before = {
+        file: file.stat().st_mtime_ns
+        for file in tmp_path.glob("outputs/demo/knowtrace/scripted/*/metrics.json")
+    }
+    before |= {
+        file: file.stat().st_mtime_ns for file in tmp_path.glob(f"outputs/trained/**/{MANIFEST}")
+    }
     # round 0, the run that round 1 learns from, its explorer
     assert len(before) == 3
     ended(started(tmp_path, llama))
@@ -119,8 +126,14 @@ def test_killed_bootstrapping_resumes_to_equal_bytes(undisturbed: Any, llama: Pa
 def test_too_few_right_answers_end_the_bootstrap(undisturbed: Any, llama: Path) -> None:
     place, _ = undisturbed
     for words, message in [
-        (("bootstrap.fewest=3", "bootstrap.filter=none"), "round 1: 2 of 2 answers are right, fewer than"),
-        (("bootstrap.ids=[2hop__demo_02,2hop__demo_01]",), "1 of 2 questions are used for training and evaluation"),
+        (
+            ("bootstrap.fewest=3", "bootstrap.filter=none"),
+            "round 1: 2 of 2 answers are right, fewer than",
+        ),
+        (
+            ("bootstrap.ids=[2hop__demo_02,2hop__demo_01]",),
+            "1 of 2 questions are used for training and evaluation",
+        ),
     ]:
         process = started(place, llama, *words)
         output, _ = process.communicate(timeout=SLOW)

@@ -53,18 +53,27 @@ MAKE = (
 def ended(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KGQA_TRAINED": ""}
     return subprocess.run(
-        [sys.executable, "-c", KGQA, *words], cwd=folder, env=environment, text=True, capture_output=True, check=False
+        [sys.executable, "-c", KGQA, *words],
+        cwd=folder,
+        env=environment,
+        text=True,
+        capture_output=True,
+        check=False,
     )
 
 
-def make_through_deaths(folder: Path, deaths: Sequence[str], *words: str) -> tuple[dict[str, Any], str]:
+def make_through_deaths(
+    folder: Path, deaths: Sequence[str], *words: str
+) -> tuple[dict[str, Any], str]:
     """Return the table, and what the last of the same command printed."""
     for where in deaths:
         died = ended(folder, where, *words)
         assert died.returncode == -9, died.stdout + died.stderr
     whole = ended(folder, "nowhere", *words)
     assert whole.returncode == 0, whole.stdout + whole.stderr
-    table = json.loads((folder / whole.stdout.splitlines()[-1] / "table.json").read_text(encoding="utf-8"))
+    table = json.loads(
+        (folder / whole.stdout.splitlines()[-1] / "table.json").read_text(encoding="utf-8")
+    )
     return table, whole.stdout
 
 

@@ -46,7 +46,9 @@ def weights(folder: Path) -> bytes:
     return (folder / "adapter/adapter_model.safetensors").read_bytes()
 
 
-def test_full_disk_is_one_line_and_spares_checkpoints(llama: Path, trained: Path, tmp_path: Path) -> None:
+def test_full_disk_is_one_line_and_spares_checkpoints(
+    llama: Path, trained: Path, tmp_path: Path
+) -> None:
     """A limit on file size is refused by the kernel like a full disk. It is less than the adapter's matrices."""
     settings = task(tmp_path, "LoraTraining", llama, LORA)
     assert tiny.train_step(settings) == 130
@@ -85,7 +87,9 @@ def test_interrupted_training_resumes_and_is_complete(
     ]  # fmt: skip
     process = start(["-c", COMMAND, *words], here)
     until = time.monotonic() + SLOW
-    while not [*here.glob("outputs/trained/kgp_llama/*/checkpoints/checkpoint-*/trainer_state.json")]:
+    while not [
+        *here.glob("outputs/trained/kgp_llama/*/checkpoints/checkpoint-*/trainer_state.json")
+    ]:
         assert time.monotonic() < until
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)

@@ -44,13 +44,17 @@ def test_loss_is_cross_entropy_of_target(llama: Path, tmp_path: Path, loss_on: s
         ids, first = row["input_ids"], row["completion_mask"].index(1) if loss_on == "target" else 1
         with torch.inference_mode():
             logits = network(torch.tensor([ids])).logits[0].log_softmax(-1)
-        expected.append(-sum(float(logits[n - 1, ids[n]]) for n in range(first, len(ids))) / (len(ids) - first))
+        expected.append(
+            -sum(float(logits[n - 1, ids[n]]) for n in range(first, len(ids))) / (len(ids) - first)
+        )
     assert train(settings) == 0
     loss = TrainResult.read(tmp_path).series["held_out_loss"][0][1]
     assert loss == pytest.approx(sum(expected) / len(expected), rel=1e-4)
 
 
-def test_equal_trainings_give_equal_bytes_and_figures(llama: Path, trained: Path, tmp_path: Path) -> None:
+def test_equal_trainings_give_equal_bytes_and_figures(
+    llama: Path, trained: Path, tmp_path: Path
+) -> None:
     assert train(task(tmp_path, "LoraTraining", llama, LORA)) == 0
     assert hashes(tmp_path) == hashes(trained)
     assert losses(tmp_path) == losses(trained)
@@ -70,7 +74,9 @@ def test_equal_trainings_give_equal_bytes_and_figures(llama: Path, trained: Path
     assert config["target_modules"] == sorted(config["target_modules"])
 
 
-def test_interrupted_training_resumes_to_equal_bytes(llama: Path, trained: Path, tmp_path: Path) -> None:
+def test_interrupted_training_resumes_to_equal_bytes(
+    llama: Path, trained: Path, tmp_path: Path
+) -> None:
     """Also from the last complete checkpoint, if a crash left a newer one incomplete."""
     settings = task(tmp_path, "LoraTraining", llama, LORA)
     assert tiny.train_step(settings) == tiny.train_step(settings) == 130
@@ -88,9 +94,24 @@ def test_impossible_training_is_one_line(llama: Path, t5: Path, tmp_path: Path) 
     seq2seq = {**tiny.SCHEDULE, "max_input": 64, "max_output": 64, "truncation": True, "replies": 0, "reply_tokens": 1,
                "activation_checkpointing": False, "group_by_length": False}  # fmt: skip
     for kind, base, recipe, message in [
-        ("LoraTraining", llama, LORA | {"target_modules": ["w_proj"]}, "target_modules=w_proj: the base has no such"),
-        ("LoraTraining", llama, LORA | {"max_length": 3}, "all of its 10 examples are too long. Raise train.max"),
-        ("LoraTraining", llama, LORA | {"learning_rate": 1e30}, "is no longer finite. Lower train.learning_rate"),
+        (
+            "LoraTraining",
+            llama,
+            LORA | {"target_modules": ["w_proj"]},
+            "target_modules=w_proj: the base has no such",
+        ),
+        (
+            "LoraTraining",
+            llama,
+            LORA | {"max_length": 3},
+            "all of its 10 examples are too long. Raise train.max",
+        ),
+        (
+            "LoraTraining",
+            llama,
+            LORA | {"learning_rate": 1e30},
+            "is no longer finite. Lower train.learning_rate",
+        ),
         ("LoraTraining", t5, LORA, "not a causal model"),
         ("Seq2SeqTraining", llama, seq2seq, "not an encoder-decoder model"),
     ]:
@@ -103,11 +124,23 @@ def test_impossible_training_is_one_line(llama: Path, t5: Path, tmp_path: Path) 
 
 def test_qlora_learns(tmp_path: Path) -> None:
     """The code path of a GPU, without one."""
-    pytest.importorskip("bitsandbytes", reason="train.quantization needs bitsandbytes", exc_type=ImportError)
+    pytest.importorskip(
+        "bitsandbytes", reason="train.quantization needs bitsandbytes", exc_type=ImportError
+    )
     (tmp_path / "base").mkdir()
     base = tiny.llama(tmp_path / "base", width=256)
-    recipe = {**LORA, "quantization": "nf4", "lora_r": 16, "lora_alpha": 32, "epochs": 10, "replies": 0}
-    assert train(task(tmp_path, "LoraTraining", base, {**recipe, "activation_checkpointing": True})) == 0
+    recipe = {
+        **LORA,
+        "quantization": "nf4",
+        "lora_r": 16,
+        "lora_alpha": 32,
+        "epochs": 10,
+        "replies": 0,
+    }
+    assert (
+        train(task(tmp_path, "LoraTraining", base, {**recipe, "activation_checkpointing": True}))
+        == 0
+    )
     steps = losses(tmp_path)
     assert sum(steps[-5:]) < 0.6 * sum(steps[:5])
 
@@ -124,7 +157,10 @@ def test_engine_answers_with_eight_learned_pairs(t5: Path, tmp_path: Path) -> No
     model = Model("tiny", str(t5), None, (), None, 128, "off", None, None)
     engine = Transformers(model, "float32", None, batch_size=8, device="cpu", max_model_len=None)
     calls = [call(line["prompt"]) for line in tiny.lines(8)]
-    pairs = [{**line, "prompt": engine.render(asked)} for line, asked in zip(tiny.lines(8), calls, strict=True)]
+    pairs = [
+        {**line, "prompt": engine.render(asked)}
+        for line, asked in zip(tiny.lines(8), calls, strict=True)
+    ]
     # the same, as memory is what is looked at
     for name in (TRAIN, HELD_OUT):
         (tmp_path / name).write_text(jsonl(pairs))
@@ -136,16 +172,23 @@ def test_engine_answers_with_eight_learned_pairs(t5: Path, tmp_path: Path) -> No
     own = Model("own", str(tmp_path / "model"), None, (), None, 128, "off", None, None)
     answering = Transformers(own, "float32", None, batch_size=8, device="cpu", max_model_len=None)
     answers = answering.answer(calls)
-    assert [reply.text for reply in answers if isinstance(reply, Completion)] == [texts[line["id"]] for line in pairs]
+    assert [reply.text for reply in answers if isinstance(reply, Completion)] == [
+        texts[line["id"]] for line in pairs
+    ]
     answering.close()
 
 
 def call(text: str) -> Generate:
-    return Generate(Prompt("test/completion", (Message("user", text.strip()),), form="completion"), 24)
+    return Generate(
+        Prompt("test/completion", (Message("user", text.strip()),), form="completion"), 24
+    )
 
 
 def test_prompt_is_split_before_the_reply() -> None:
-    split = [split_prompt(prompt, end=1, start=0) for prompt in ([5, 6, 1, 0], [5, 1, 0, 7, 8], [5, 6], [5, 1])]
+    split = [
+        split_prompt(prompt, end=1, start=0)
+        for prompt in ([5, 6, 1, 0], [5, 1, 0, 7, 8], [5, 6], [5, 1])
+    ]
     assert split == [([5, 6, 1], []), ([5, 1], [7, 8]), ([5, 6, 1], []), ([5, 1], [])]
 
 
@@ -158,7 +201,9 @@ BIENCODER = tiny.SCHEDULE | {
 
 def test_batches_have_pairs_of_one_hop() -> None:
     values: Any = ("a", "1", 1, ("x", "y")), ("b", "2", 2, ("x",)), ("c", "3", 1, ("z",))
-    rows = [dict(zip(("anchor", "positive", "hop", "negatives"), each, strict=True)) for each in values]
+    rows = [
+        dict(zip(("anchor", "positive", "hop", "negatives"), each, strict=True)) for each in values
+    ]
     datasets = BiEncoderTraining(**BIENCODER)._datasets(rows)
     assert {name: each.to_list() for name, each in datasets.items()} == {
         "hop 1, 1 negatives": [
@@ -170,8 +215,15 @@ def test_batches_have_pairs_of_one_hop() -> None:
 
 
 def test_texts_are_truncated_by_kind(bert: Path, tmp_path: Path) -> None:
-    recipe = BiEncoderTraining(**{**BIENCODER, "max_question": 4, "max_follow_up": 6, "max_passage": 5})
-    pair = {"anchor": "a b c d e f", "positive": "a b c d e f", "negatives": ["f e d c b a"], "question": "q"}
+    recipe = BiEncoderTraining(
+        **{**BIENCODER, "max_question": 4, "max_follow_up": 6, "max_passage": 5}
+    )
+    pair = {
+        "anchor": "a b c d e f",
+        "positive": "a b c d e f",
+        "negatives": ["f e d c b a"],
+        "question": "q",
+    }
     lines = [{"id": str(hop), "hop": hop, **pair} for hop in (1, 2)]
     (tmp_path / "pairs.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     loaded = recipe.load(tmp_path / "pairs.jsonl", bert)
@@ -187,13 +239,19 @@ def test_encoder_learns_resumes_and_ranks(bert: Path, tmp_path: Path) -> None:
     assert train(task(whole, "BiEncoderTraining", bert, BIENCODER, held_out=4)) == 0
     assert tiny.train_step(task(parts, "BiEncoderTraining", bert, BIENCODER, held_out=4)) == 130
     assert train(task(parts, "BiEncoderTraining", bert, BIENCODER, held_out=4)) == 0
-    assert (whole / "encoder/model.safetensors").read_bytes() == (parts / "encoder/model.safetensors").read_bytes()
+    assert (whole / "encoder/model.safetensors").read_bytes() == (
+        parts / "encoder/model.safetensors"
+    ).read_bytes()
     steps = losses(whole)
     assert sum(steps[-5:]) < sum(steps[:5])
     assert TrainResult.read(whole).tokens > 0
     ranker = SentenceTransformer.of(str(whole / "encoder"))
-    [scores] = ranker.score([Rank("mayor of Rome?", ("Rome lies in the north.", "Oslo has no mayor."), "ranker")])
+    [scores] = ranker.score(
+        [Rank("mayor of Rome?", ("Rome lies in the north.", "Oslo has no mayor."), "ranker")]
+    )
     assert len(set(scores)) == 2
-    code, events = run(task(tmp_path / "two", "BiEncoderTraining", bert, {**BIENCODER, "processes": 2}))
+    code, events = run(
+        task(tmp_path / "two", "BiEncoderTraining", bert, {**BIENCODER, "processes": 2})
+    )
     assert code == 2
     assert "train.processes=2: a bi-encoder is trained by one" in events[-1]["text"]

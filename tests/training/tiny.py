@@ -14,7 +14,20 @@ from kgqa.extras.training.trainers import worker
 from kgqa.extras.training.trainers.process import HELD_OUT, TRAIN
 from kgqa.types import Json
 
-TOWNS = ("Rome", "Paris", "Oslo", "Lima", "Cairo", "Delhi", "Quito", "Seoul", "Tunis", "Accra", "Dakar", "Hanoi")
+TOWNS = (
+    "Rome",
+    "Paris",
+    "Oslo",
+    "Lima",
+    "Cairo",
+    "Delhi",
+    "Quito",
+    "Seoul",
+    "Tunis",
+    "Accra",
+    "Dakar",
+    "Hanoi",
+)
 SCHEDULE: dict[str, Json] = {
     "name": None, "base": "tiny", "collect": None, "examples": None, "eval_fraction": 0.1, "epochs": 3,
     "max_steps": None, "batch_size": 2, "batch_per_device": 1, "learning_rate": 5e-3, "lr_scheduler": "cosine",
@@ -30,7 +43,11 @@ LORA: dict[str, Json] = SCHEDULE | {
 
 def lines(count: int = 12) -> list[dict[str, Json]]:
     return [
-        {"id": f"q{n}", "prompt": f"With which letter does {town} begin?\n", "completion": f"{town}: {town[0]}."}
+        {
+            "id": f"q{n}",
+            "prompt": f"With which letter does {town} begin?\n",
+            "completion": f"{town}: {town[0]}.",
+        }
         for n, town in enumerate(TOWNS[:count])
     ]
 
@@ -50,9 +67,15 @@ def tokenizer(folder: Path) -> int:
         vocab_size=320, special_tokens=["<pad>", "</s>", "<unk>"], show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )  # fmt: skip
-    model.train_from_iterator([f"{line['prompt']}{line['completion']}" for line in lines()], trainer)
+    model.train_from_iterator(
+        [f"{line['prompt']}{line['completion']}" for line in lines()], trainer
+    )
     model.save(str(folder / "tokenizer.json"))
-    config = {"eos_token": "</s>", "pad_token": "<pad>", "tokenizer_class": "PreTrainedTokenizerFast"}
+    config = {
+        "eos_token": "</s>",
+        "pad_token": "<pad>",
+        "tokenizer_class": "PreTrainedTokenizerFast",
+    }
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return int(model.get_vocab_size())
 
@@ -91,7 +114,17 @@ def bert(folder: Path) -> Path:
 
     torch.manual_seed(2)
     letters = "abcdefghijklmnopqrstuvwxyz"
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, "?", ".", *(f"##{letter}" for letter in letters)]
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *letters,
+        "?",
+        ".",
+        *(f"##{letter}" for letter in letters),
+    ]
     (folder / "vocab.txt").write_text("\n".join(pieces))
     BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
     config = BertConfig(
@@ -108,7 +141,13 @@ def task(folder: Path, kind: str, base: Path, recipe: dict[str, Json], held_out:
     (folder / TRAIN).parent.mkdir(parents=True, exist_ok=True)
     (folder / TRAIN).write_text(jsonl(rows[:-held_out]))
     (folder / HELD_OUT).write_text(jsonl(rows[-held_out:]))
-    settings = {"kind": kind, "recipe": recipe, "base": str(base), "base_name": "tiny", "folder": str(folder)}
+    settings = {
+        "kind": kind,
+        "recipe": recipe,
+        "base": str(base),
+        "base_name": "tiny",
+        "folder": str(folder),
+    }
     (folder / SETTINGS).write_text(json.dumps(settings))
     return folder / SETTINGS
 
@@ -118,10 +157,21 @@ def pairs() -> list[dict[str, Json]]:
     listed: list[dict[str, Json]] = []
     for n, town in enumerate(TOWNS):
         question, fact, other = f"mayor of {town}?", f"{town} lies in the north.", TOWNS[n - 1]
-        shared = {"question": f"q{n}", "negatives": [f"{other} lies in the south.", f"{other} has no mayor."]}
+        shared = {
+            "question": f"q{n}",
+            "negatives": [f"{other} lies in the south.", f"{other} has no mayor."],
+        }
         listed.append({"id": f"q{n}/1", "anchor": question, "positive": fact, "hop": 1, **shared})
         passage = f"the mayor of {town} is {town[::-1].lower()}."
-        listed.append({"id": f"q{n}/2", "anchor": f"{question} {fact}", "positive": passage, "hop": 2, **shared})
+        listed.append(
+            {
+                "id": f"q{n}/2",
+                "anchor": f"{question} {fact}",
+                "positive": passage,
+                "hop": 2,
+                **shared,
+            }
+        )
     return listed
 
 

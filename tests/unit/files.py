@@ -26,7 +26,9 @@ def write(file: Path | str, content: Any) -> Path:
     return file
 
 
-def refusal(ask: Callable[..., object], *arguments: Any, error: type[Exception] = UsageError) -> str:
+def refusal(
+    ask: Callable[..., object], *arguments: Any, error: type[Exception] = UsageError
+) -> str:
     """The message with which a call is refused: one line, as the person at the keyboard sees it."""
     with pytest.raises(error) as raised:
         ask(*arguments)

@@ -27,7 +27,9 @@ MUSIQUE: Record = {
         {"idx": 0, "title": "T", "paragraph_text": "One.", "is_supporting": False},
         {"idx": 1, "title": "T", "paragraph_text": "Two.", "is_supporting": True},
     ],
-    "question_decomposition": [{"id": 1, "question": "a >> b", "answer": "x", "paragraph_support_idx": 1}],
+    "question_decomposition": [
+        {"id": 1, "question": "a >> b", "answer": "x", "paragraph_support_idx": 1}
+    ],
 }
 HOTPOTQA: Record = {
     "_id": "5a",
@@ -44,14 +46,27 @@ HOPS = {"bridge": 2, "bridge_comparison": 4, "compositional": 2}
 def musique(path: Path | str | None, corpus: tuple[str, ...] | None = None) -> MuSiQue:
     named = None if path is None else str(path)
     return MuSiQue(
-        "musique", "dev", {"dev": ("musique_dev.jsonl",)}, "musique", "musique", False, path=named, corpus=corpus
+        "musique",
+        "dev",
+        {"dev": ("musique_dev.jsonl",)},
+        "musique",
+        "musique",
+        False,
+        path=named,
+        corpus=corpus,
     )
 
 
-def hotpotqa(path: Path | str | None, aliases: Path | None = None, corpus: Path | None = None) -> HotpotQA:
-    named, other, searched = (None if each is None else str(each) for each in (path, aliases, corpus))
+def hotpotqa(
+    path: Path | str | None, aliases: Path | None = None, corpus: Path | None = None
+) -> HotpotQA:
+    named, other, searched = (
+        None if each is None else str(each) for each in (path, aliases, corpus)
+    )
     files = {"dev": ("2wikimultihopqa/dev.json", "dev.json")}
-    return HotpotQA("hotpotqa", "dev", files, "hotpotqa", "hotpotqa", HOPS, other, path=named, corpus=searched)
+    return HotpotQA(
+        "hotpotqa", "dev", files, "hotpotqa", "hotpotqa", HOPS, other, path=named, corpus=searched
+    )
 
 
 def musique_record(**changes: Any) -> Record:

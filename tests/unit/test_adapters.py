@@ -30,7 +30,8 @@ def engines(*overrides: str) -> Engines:
 
 def test_adapter_is_newest_training_or_peft_folder() -> None:
     older, newer = (
-        write_artefact(Path(f"outputs/trained/safe/{name}"), "x", "0", seed=n) for n, name in enumerate("ba")
+        write_artefact(Path(f"outputs/trained/safe/{name}"), "x", "0", seed=n)
+        for n, name in enumerate("ba")
     )
     os.utime(older / "manifest.json", (1, 1))
     (Path("outputs/trained/safe/c") / "checkpoints").mkdir(parents=True)
@@ -43,7 +44,10 @@ def test_adapter_is_newest_training_or_peft_folder() -> None:
     assert find_adapter("mine").trained_on() == (None, ())
     adapter = find_adapter("mine")
     assert (adapter.rank, adapter.alpha, adapter.gguf.name) == (2, 6.0, "adapter.gguf")
-    assert find_adapter("mine").matrices()["model.layers.1.self_attn.q_proj.lora_A"].shape == (2, 64)
+    assert find_adapter("mine").matrices()["model.layers.1.self_attn.q_proj.lora_A"].shape == (
+        2,
+        64,
+    )
 
 
 def test_a_preset_names_its_folder_and_what_it_must_be() -> None:
@@ -75,9 +79,13 @@ def test_a_preset_names_its_folder_and_what_it_must_be() -> None:
             r"^roles.reader=smollm2_135m\+: no adapter after the \+. Add its name or folder$",
             id="no name",
         ),
-        pytest.param("+unfinished", "no adapter unfinished: not in conf/adapter", id="unfinished training"),
         pytest.param(
-            "+t5", "complete weights, not an adapter. Use them as PRESET:.*t5/ab/model", id="complete weights"
+            "+unfinished", "no adapter unfinished: not in conf/adapter", id="unfinished training"
+        ),
+        pytest.param(
+            "+t5",
+            "complete weights, not an adapter. Use them as PRESET:.*t5/ab/model",
+            id="complete weights",
         ),
         pytest.param("+half", r"no adapter half: not in conf/adapter", id="half a folder"),
     ],
@@ -106,12 +114,16 @@ def test_adapter_that_is_more_than_lora_is_rejected(settings: dict[str, Any], me
 def test_roles_share_weights_and_keep_separate_keys() -> None:
     write_lora(Path("one"), seed=1)
     write_lora(Path("two"), seed=2)
-    asked = engines("roles.selector=+one", "roles.feedback=+two", "roles.agent=smollm2_135m+one@scripted")
+    asked = engines(
+        "roles.selector=+one", "roles.feedback=+two", "roles.agent=smollm2_135m+one@scripted"
+    )
     reader, one, two, again = (asked(role) for role in ("reader", "selector", "feedback", "agent"))
     assert one.base is two.base is reader  # type: ignore[attr-defined]
     assert again is one
     identities = [identity_of(engine) for engine in (one, two)]
-    assert identities == [{**identity_of(reader), "lora": find_adapter(name).digest()} for name in ("one", "two")]
+    assert identities == [
+        {**identity_of(reader), "lora": find_adapter(name).digest()} for name in ("one", "two")
+    ]
     assert [asked.label(role) for role in ("reader", "selector", "agent")] == [
         "smollm2_135m@scripted", "smollm2_135m+one@scripted", "smollm2_135m+one@scripted"
     ]  # fmt: skip

@@ -48,7 +48,9 @@ class Visitor(Service):
         self.done.put(lambda: scheduler.adopt(program, ticket))
 
 
-def run(cache: CallCache, calls: int, *, on_its_own: bool = False) -> tuple[Visitor, list[Finished[Any]]]:
+def run(
+    cache: CallCache, calls: int, *, on_its_own: bool = False
+) -> tuple[Visitor, list[Finished[Any]]]:
     queue = Done()
     visitor = Visitor(queue, calls, on_its_own=on_its_own)
     waves = Waves(queue, cache, Batches())

@@ -16,7 +16,8 @@ from kgqa.types import Passage, Question
 from tests.unit.question_files import built_dataset, lines, musique_record
 
 UNANSWERABLE = musique_record(
-    answerable=False, paragraphs=[{"idx": 0, "title": "T", "paragraph_text": "Three.", "is_supporting": True}]
+    answerable=False,
+    paragraphs=[{"idx": 0, "title": "T", "paragraph_text": "Three.", "is_supporting": True}],
 )
 ABSTAINED = "The passages do not mention it."
 
@@ -41,11 +42,21 @@ def test_pairs_are_read_with_one_id_each(tmp_path: Path) -> None:
 
 
 def pairs(count: int) -> list[Question]:
-    words: dict[str, Any] = {"text": "Who?", "passages": (Passage("a", "A", ""), Passage("b", "B", ""))}
-    good: dict[str, Any] = {"answers": ("Ann Lund",), "support": frozenset({"a"}), "answerable": True}
+    words: dict[str, Any] = {
+        "text": "Who?",
+        "passages": (Passage("a", "A", ""), Passage("b", "B", "")),
+    }
+    good: dict[str, Any] = {
+        "answers": ("Ann Lund",),
+        "support": frozenset({"a"}),
+        "answerable": True,
+    }
     bad: dict[str, Any] = {"answers": ("unanswerable",), "answerable": False}
     both = [
-        (Question(f"q{number}", twin=f"u{number}", **good, **words), Question(f"u{number}", **bad, **words))
+        (
+            Question(f"q{number}", twin=f"u{number}", **good, **words),
+            Question(f"u{number}", **bad, **words),
+        )
         for number in range(count)
     ]
     return [question for pair in both for question in pair]
@@ -68,7 +79,9 @@ def test_pair_scores_need_both_questions_of_a_pair() -> None:
     questions = pairs(len(CASES))
     answers = [answer for case in CASES for answer in case[:2]]
     predictions = {
-        question.id: Prediction(question.id, answer, evidence=("a", "b"), error=None if answer else "failed")
+        question.id: Prediction(
+            question.id, answer, evidence=("a", "b"), error=None if answer else "failed"
+        )
         for question, answer in zip(questions, answers, strict=True)
     }
     rows = score_questions(questions, predictions, "musique")
@@ -84,5 +97,10 @@ def test_pair_scores_need_both_questions_of_a_pair() -> None:
     (question, _) = pairs(1)
     (row,) = score_questions([question], {"q0": Prediction("q0", "Ann Lund")}, "musique")
     assert "pair_f1" not in summarise([row]).scores
-    (row,) = score_questions([Question("q", "Who?", ("Ann",))], {"q": Prediction("q", ABSTAINED)}, "musique")
-    assert not {"pair_f1", "answerability", "correct_abstention", "false_abstention"} & summarise([row]).scores.keys()
+    (row,) = score_questions(
+        [Question("q", "Who?", ("Ann",))], {"q": Prediction("q", ABSTAINED)}, "musique"
+    )
+    assert (
+        not {"pair_f1", "answerability", "correct_abstention", "false_abstention"}
+        & summarise([row]).scores.keys()
+    )

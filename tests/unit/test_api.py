@@ -38,8 +38,13 @@ def test_run_returns_metrics_rows_and_calls() -> None:
     assert len({tuple(row) for row in run.predictions}) == 1
     mean = sum(float(str(row["f1"])) for row in run.predictions) / 3
     assert run.metrics.score("f1").mean == pytest.approx(mean, abs=0.05)
-    assert run.question(str(run.predictions[1]["question_id"])).prediction.answer == run.predictions[1]["answer"]
-    assert {row["question_id"] for row in run.calls} == {row["question_id"] for row in run.predictions}
+    assert (
+        run.question(str(run.predictions[1]["question_id"])).prediction.answer
+        == run.predictions[1]["answer"]
+    )
+    assert {row["question_id"] for row in run.calls} == {
+        row["question_id"] for row in run.predictions
+    }
     assert run.report.is_file()
 
     async def in_a_loop() -> kgqa.Run:
@@ -64,15 +69,30 @@ def test_comparison_of_a_sweep_is_tables_and_rows() -> None:
     assert "<table" in compared._repr_html_()
     (em, f1) = compared.rows
     assert (em["metric"], f1["metric"], em["n"]) == ("EM", "F1", 3)
-    assert em.keys() >= {"first", "second", "first_mean", "second_mean", "difference", "low", "high", "p", "adjusted"}
+    assert em.keys() >= {
+        "first",
+        "second",
+        "first_mean",
+        "second_mean",
+        "difference",
+        "low",
+        "high",
+        "p",
+        "adjusted",
+    }
     assert "golden" in em["second"]
 
 
 def test_a_question_is_answered_over_ones_own_passages() -> None:
-    answered = kgqa.ask("Who built the mill?", MILL, method="all_documents", engine="scripted", display=QUIET)
+    answered = kgqa.ask(
+        "Who built the mill?", MILL, method="all_documents", engine="scripted", display=QUIET
+    )
     assert answered.prediction.error is None
     assert answered.prediction.answer
-    assert (answered.prediction.evidence_titles, answered.calls[0].template) == (("Mill", "Town"), "reader/answer")
+    assert (answered.prediction.evidence_titles, answered.calls[0].template) == (
+        ("Mill", "Town"),
+        "reader/answer",
+    )
     assert sorted(path.name for path in Path("outputs").iterdir()) == [".cache"]
 
 
@@ -84,12 +104,26 @@ def test_a_question_is_answered_over_ones_own_passages() -> None:
             "method=trase: no such method. Did you mean trace",
             id="unknown method",
         ),
-        pytest.param(lambda: kgqa.run(method="golden", dry_run=True, **QUICK), "dry_run", id="command-line option"),
+        pytest.param(
+            lambda: kgqa.run(method="golden", dry_run=True, **QUICK),
+            "dry_run",
+            id="command-line option",
+        ),
         pytest.param(lambda: kgqa.load("nowhere"), "nowhere", id="unknown run"),
-        pytest.param(lambda: golden().question("none"), "none: no such question", id="unknown question"),
-        pytest.param(lambda: kgqa.compare(golden()), "1 finished run. Name two or more runs", id="one run to compare"),
+        pytest.param(
+            lambda: golden().question("none"), "none: no such question", id="unknown question"
+        ),
+        pytest.param(
+            lambda: kgqa.compare(golden()),
+            "1 finished run. Name two or more runs",
+            id="one run to compare",
+        ),
         pytest.param(lambda: kgqa.ask(" ", MILL), "a question and a passage", id="empty question"),
-        pytest.param(lambda: kgqa.ask("Who?", [("Title", "")]), "a question and a passage", id="empty passage"),
+        pytest.param(
+            lambda: kgqa.ask("Who?", [("Title", "")]),
+            "a question and a passage",
+            id="empty passage",
+        ),
     ],
 )
 def test_a_mistake_is_an_error_of_one_line(wrong: Callable[[], object], message: str) -> None:

@@ -43,7 +43,12 @@ def changed(text: str, path: str, value: object) -> str:
 def damage(file: Path, path: str, value: object) -> None:
     """In the first line of a file with lines."""
     if file.suffix == ".zst":
-        trace = zstandard.ZstdDecompressor().stream_reader(file.read_bytes(), read_across_frames=True).read().decode()
+        trace = (
+            zstandard.ZstdDecompressor()
+            .stream_reader(file.read_bytes(), read_across_frames=True)
+            .read()
+            .decode()
+        )
         lines = trace.splitlines(keepends=True)
         lines[0] = f"{changed(lines[0], path, value)}\n"
         file.write_bytes(b"".join(zstandard.compress(line.encode()) for line in lines))
@@ -56,8 +61,18 @@ def damage(file: Path, path: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("name", "path", "value", "message"),
     [
-        ("metrics.json", "scores.em.n", REMOVED, "metrics.json: scores.em.n is missing: damaged, or written by"),
-        ("metrics.json", "questions", "many", "metrics.json: questions='many' is not a valid integer: damaged"),
+        (
+            "metrics.json",
+            "scores.em.n",
+            REMOVED,
+            "metrics.json: scores.em.n is missing: damaged, or written by",
+        ),
+        (
+            "metrics.json",
+            "questions",
+            "many",
+            "metrics.json: questions='many' is not a valid integer: damaged",
+        ),
         ("manifest.json", "dataset.sha256", REMOVED, "manifest.json: dataset.sha256 is missing"),
         ("settings.json", "settings", [["a", "b"]], "settings.json: settings.0.2 is missing"),
     ],
@@ -111,7 +126,9 @@ def test_damaged_line(run: Path, name: str, path: str, value: object, message: s
         pytest.param(lambda text: "7", id="number"),
     ],
 )
-def test_truncated_file_of_a_run_is_reported(run: Path, name: str, cut: Callable[[str], str]) -> None:
+def test_truncated_file_of_a_run_is_reported(
+    run: Path, name: str, cut: Callable[[str], str]
+) -> None:
     file = run / name
     file.write_text(cut(file.read_text("utf-8")), encoding="utf-8")
     assert f"{file}: " in refusal(FinishedRun.read, run)
@@ -128,9 +145,19 @@ def test_truncated_file_of_a_run_is_reported(run: Path, name: str, cut: Callable
             id="cell without overrides",
         ),
         pytest.param(
-            "cells/000.json", "status", "lost", "cells/000.json: status='lost' is not 'running'", id="unknown status"
+            "cells/000.json",
+            "status",
+            "lost",
+            "cells/000.json: status='lost' is not 'running'",
+            id="unknown status",
         ),
-        pytest.param("cells/000.json", "run", REMOVED, "cells/000.json: run is missing", id="status without run"),
+        pytest.param(
+            "cells/000.json",
+            "run",
+            REMOVED,
+            "cells/000.json: run is missing",
+            id="status without run",
+        ),
     ],
 )
 def test_damaged_sweep(tmp_path: Path, name: str, path: str, value: object, message: str) -> None:
@@ -146,5 +173,8 @@ def test_stale_verdict_and_line_separators_in_answer(run: Path) -> None:
     assert verdicts.of(Prediction(second.question_id, "another")) is None
     file = run / "predictions.jsonl"
     damage(file, "answer", "one\u2028two\x85three")
-    file.write_text(file.read_text("utf-8").replace("\\u2028", "\u2028").replace("\\u0085", "\x85"), encoding="utf-8")
+    file.write_text(
+        file.read_text("utf-8").replace("\\u2028", "\u2028").replace("\\u0085", "\x85"),
+        encoding="utf-8",
+    )
     assert run_predictions(run)[0].answer == "one\u2028two\x85three"

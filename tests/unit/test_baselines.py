@@ -20,7 +20,9 @@ PASSAGES = tuple(Passage.of(f"T{i}", f"text {i}") for i in range(3))
 ASKED = Question("q1", "Which one?", ("T2",), PASSAGES, frozenset({PASSAGES[2].id, PASSAGES[1].id}))
 
 
-def answer(method: Method, reply: str | Completion, question: Question = ASKED) -> tuple[Answer, Generate]:
+def answer(
+    method: Method, reply: str | Completion, question: Question = ASKED
+) -> tuple[Answer, Generate]:
     world = method_world.World([reply])
     return drive(method.answer(question), world), world.generations[0]
 
@@ -42,7 +44,10 @@ def test_no_context_and_all_documents_prompts() -> None:
     result, call = answer(AllDocuments(25), "T2")
     context = "Title: T0\ntext 0\n\nTitle: T1\ntext 1\n\nTitle: T2\ntext 2"
     assert context in call.prompt.messages[0].content
-    assert (result.evidence, result.context_tokens) == (tuple(passage.id for passage in PASSAGES), len(context.split()))
+    assert (result.evidence, result.context_tokens) == (
+        tuple(passage.id for passage in PASSAGES),
+        len(context.split()),
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,12 +57,22 @@ def test_no_context_and_all_documents_prompts() -> None:
         pytest.param('"Paris"', '"Paris"', {}, id="quotes"),
         pytest.param("\n\n", "", {"empty_answer": 1}, id="empty"),
         pytest.param(
-            Completion("It is the town of", "length"), "It is the town of", {"truncated_answer": 1}, id="truncated"
+            Completion("It is the town of", "length"),
+            "It is the town of",
+            {"truncated_answer": 1},
+            id="truncated",
         ),
-        pytest.param(Completion("Paris\nIt is the", "length"), "Paris", {}, id="truncated after the first line"),
+        pytest.param(
+            Completion("Paris\nIt is the", "length"),
+            "Paris",
+            {},
+            id="truncated after the first line",
+        ),
     ],
 )
-def test_answer_is_the_first_line_of_the_reply(reply: str | Completion, text: str, flags: dict[str, int]) -> None:
+def test_answer_is_the_first_line_of_the_reply(
+    reply: str | Completion, text: str, flags: dict[str, int]
+) -> None:
     result, _ = answer(NoContext("zero_shot", 25), reply)
     assert (result.text, result.flags) == (text, flags)
 
@@ -65,12 +80,20 @@ def test_answer_is_the_first_line_of_the_reply(reply: str | Completion, text: st
 def test_retrieve_only_searches_once_and_asks_no_model() -> None:
     world = World([])
     answer = world.answer(ONLY)
-    assert (world.calls, answer) == ([Search("did the book by Alder appear?", 2)], Answer("", (ALDER.id, CEDAR.id)))
+    assert (world.calls, answer) == (
+        [Search("did the book by Alder appear?", 2)],
+        Answer("", (ALDER.id, CEDAR.id)),
+    )
     assert ONLY.uses == {"search"}
     assert World([], {}).answer(ONLY) == Answer("", flags={"empty_retrieval": 1})
     results = {"": (BIRCH, CEDAR)}  # Birch has too many words
-    short = [replace(method, max_passage_words=5) for method in (ONLY, READ, replace(ONLY, reranker=True))]
-    assert [World(["1901"], results).answer(method).evidence for method in short] == [(CEDAR.id,)] * 3
+    short = [
+        replace(method, max_passage_words=5)
+        for method in (ONLY, READ, replace(ONLY, reranker=True))
+    ]
+    assert [World(["1901"], results).answer(method).evidence for method in short] == [
+        (CEDAR.id,)
+    ] * 3
 
 
 def test_reranker_keeps_the_best_candidates() -> None:
@@ -79,7 +102,11 @@ def test_reranker_keeps_the_best_candidates() -> None:
     assert world.sequence() == ["search did the book by Alder appear?", "rank reranker"]
     [rank] = world.of(Rank)
     assert ([call.k for call in world.of(Search)], rank.query) == ([3], QUESTION.text)
-    assert rank.texts == ("Alder: Alder wrote Birch.", "Cedar: Cedar is a town.", "Birch: Birch is a book of 1901.")
+    assert rank.texts == (
+        "Alder: Alder wrote Birch.",
+        "Cedar: Cedar is a town.",
+        "Birch: Birch is a book of 1901.",
+    )
     assert answer.evidence == (BIRCH.id, ALDER.id)  # the world prefers long texts
     world, method = World([]), replace(ONLY, scope="own", reranker=True)
     answer = world.answer(method, replace(QUESTION, passages=(*QUESTION.passages, BIRCH)))
@@ -91,7 +118,9 @@ def test_retrieve_read_shows_the_passages() -> None:
     world = World(["1901"])
     answer = world.answer(READ)
     assert world.sequence() == ["search did the book by Alder appear?", "reader few_shot/answer"]
-    passages = "Wikipedia Title: Alder\nAlder wrote Birch.\n\nWikipedia Title: Cedar\nCedar is a town."
+    passages = (
+        "Wikipedia Title: Alder\nAlder wrote Birch.\n\nWikipedia Title: Cedar\nCedar is a town."
+    )
     assert world.asked() == [f"{passages}\n\nQ: {QUESTION.text}\nA:"]
     assert (answer.text, answer.evidence) == ("1901", (ALDER.id, CEDAR.id))
     # words of "Title: Alder Alder wrote Birch. Title: Cedar Cedar is a town."
@@ -110,7 +139,9 @@ def test_retrieve_read_shows_the_passages() -> None:
 @pytest.mark.parametrize(
     ("question", "query"),
     [
-        pytest.param("Where is the mother of Alder buried?", "the mother of Alder buried?", id="first word"),
+        pytest.param(
+            "Where is the mother of Alder buried?", "the mother of Alder buried?", id="first word"
+        ),
         pytest.param("In which town, how and why?", "In town, and", id="every question word"),
         pytest.param(
             "Which came first, How To Avoid It or What Is Elm?",
@@ -118,7 +149,9 @@ def test_retrieve_read_shows_the_passages() -> None:
             id="no capitalized words",
         ),
         pytest.param("Who?", "Who?", id="no other words"),
-        pytest.param("The Whoniverse whose author", "The Whoniverse whose author", id="longer words"),
+        pytest.param(
+            "The Whoniverse whose author", "The Whoniverse whose author", id="longer words"
+        ),
     ],
 )
 def test_question_words_leave_the_query(question: str, query: str) -> None:
@@ -130,5 +163,8 @@ def test_impossible_settings_are_rejected() -> None:
         replace(READ, reranker=True, candidates=1)
     with pytest.raises(ConfigError, match="then is method=no_context"):
         replace(READ, scope="none", reader="zero_shot")
-    with pytest.raises(DataError, match="question q1: no passage is marked as supporting, but method=golden needs one"):
+    with pytest.raises(
+        DataError,
+        match="question q1: no passage is marked as supporting, but method=golden needs one",
+    ):
         answer(Golden("zero_shot", 25), "T2", replace(ASKED, support=frozenset({"elsewhere"})))

@@ -12,7 +12,18 @@ from kgqa.config.files import groups
 from kgqa.errors import UsageError
 from tests.composed import build_choice, composed_node
 
-BUILT = ("method", "retriever", "ranker", "reranker", "graph", "engine", "kg", "judge", "tracker", "collection")
+BUILT = (
+    "method",
+    "retriever",
+    "ranker",
+    "reranker",
+    "graph",
+    "engine",
+    "kg",
+    "judge",
+    "tracker",
+    "collection",
+)
 
 
 # keys of a group that are the run's
@@ -41,7 +52,9 @@ def refusal(node: Mapping[str, Any], group: str) -> str | None:
 
 
 @pytest.mark.parametrize("value", ["abc", {"a": 1}], ids=["text", "mapping"])
-@pytest.mark.parametrize(("group", "name"), [(group, name) for group in BUILT for name in groups()[group]])
+@pytest.mark.parametrize(
+    ("group", "name"), [(group, name) for group in BUILT for name in groups()[group]]
+)
 def test_wrong_value_of_any_key_fits_or_is_rejected(group: str, name: str, value: object) -> None:
     node = composed_node(group, name)
     paths = [*keys(node)] if isinstance(node, Mapping) and "_target_" in node else []
@@ -93,9 +106,13 @@ COUNTS = {
     ("choice", "key", "value", "message"),
     [
         pytest.param("engine=openai", "retries", -1, "must be at least 0", id="retries"),
-        pytest.param("engine=openai", "timeout", 0.0, "must be a number of seconds above 0", id="timeout"),
+        pytest.param(
+            "engine=openai", "timeout", 0.0, "must be a number of seconds above 0", id="timeout"
+        ),
         pytest.param("engine=openai", "budget_usd", 0.0, "must be more than 0", id="budget_usd"),
-        pytest.param("engine=scripted", "delay", 3600.0, "must be between 0 and 3600 seconds", id="delay"),
+        pytest.param(
+            "engine=scripted", "delay", 3600.0, "must be between 0 and 3600 seconds", id="delay"
+        ),
         pytest.param(
             "engine=vllm",
             "gpu_memory_utilization",
@@ -105,26 +122,62 @@ COUNTS = {
         ),
         pytest.param("engine=vllm", "cache", 0.0, "must be above 0 GiB, or null", id="cache"),
         pytest.param(
-            "model=gpt_4o_mini", "prices.input", math.nan, "must be a price in USD, 0 or more", id="prices.input"
+            "model=gpt_4o_mini",
+            "prices.input",
+            math.nan,
+            "must be a price in USD, 0 or more",
+            id="prices.input",
         ),
         pytest.param(
-            "model=smollm2_135m", "sha256", "ABC", "must be 64 lower-case hexadecimal digits, or null", id="sha256"
+            "model=smollm2_135m",
+            "sha256",
+            "ABC",
+            "must be 64 lower-case hexadecimal digits, or null",
+            id="sha256",
         ),
-        pytest.param("model=smollm2_135m", "packages", ("tiny:1.0",), "must be like name==version:path", id="packages"),
+        pytest.param(
+            "model=smollm2_135m",
+            "packages",
+            ("tiny:1.0",),
+            "must be like name==version:path",
+            id="packages",
+        ),
         pytest.param("method=era_cot", "threshold", 11, "must be from 0 to 10", id="threshold"),
         pytest.param("method=ircot", "titles", -1, "must be at least 0", id="titles"),
-        pytest.param("method=ircot", "few_shot.distractors", -1, "must be at least 0", id="few_shot.distractors"),
+        pytest.param(
+            "method=ircot",
+            "few_shot.distractors",
+            -1,
+            "must be at least 0",
+            id="few_shot.distractors",
+        ),
         pytest.param("method=retrieve_read", "titles", -1, "must be at least 0", id="titles"),
         pytest.param("method=safe", "max_retries", -1, "must not be negative", id="max_retries"),
-        pytest.param("method=trace", "candidates", 728, "at most 727 can be labelled", id="candidates"),
-        pytest.param("method=trace", "min_probability", 1.0, "must be in [0, 1)", id="min_probability"),
+        pytest.param(
+            "method=trace", "candidates", 728, "at most 727 can be labelled", id="candidates"
+        ),
+        pytest.param(
+            "method=trace", "min_probability", 1.0, "must be in [0, 1)", id="min_probability"
+        ),
         pytest.param("graph=tfidf", "keywords", -1, "must be at least 0", id="keywords"),
         pytest.param("graph=tfidf", "longest", 0, "must be between 1 and 8", id="longest"),
-        pytest.param("graph=entities", "most_common", 0.0, "must be above 0 and at most 1", id="most_common"),
-        pytest.param("graph=tagme", "url", "ftp://tagme", "expected http://… or https://…", id="url"),
+        pytest.param(
+            "graph=entities", "most_common", 0.0, "must be above 0 and at most 1", id="most_common"
+        ),
+        pytest.param(
+            "graph=tagme", "url", "ftp://tagme", "expected http://… or https://…", id="url"
+        ),
         pytest.param("ranker=contriever", "max_length", 7, "must be at least 8", id="max_length"),
-        pytest.param("reranker=rankllama", "max_length", 15, "must be at least 16", id="max_length"),
-        pytest.param("retriever=bm25", "fields", {}, "set a boost above 0 for title, text or both", id="fields"),
+        pytest.param(
+            "reranker=rankllama", "max_length", 15, "must be at least 16", id="max_length"
+        ),
+        pytest.param(
+            "retriever=bm25",
+            "fields",
+            {},
+            "set a boost above 0 for title, text or both",
+            id="fields",
+        ),
         pytest.param(
             "retriever=bm25s",
             "fields",
@@ -135,12 +188,18 @@ COUNTS = {
         pytest.param("retriever=bm25s", "k1", -1.0, "must not be negative", id="k1"),
         pytest.param("retriever=bm25s", "b", -0.1, "must be between 0 and 1", id="b"),
         pytest.param(
-            "retriever=elasticsearch", "fields", {}, "set a boost above 0 for title, text or both", id="fields"
+            "retriever=elasticsearch",
+            "fields",
+            {},
+            "set a boost above 0 for title, text or both",
+            id="fields",
         ),
         pytest.param("retriever=elasticsearch", "k1", -1.0, "must not be negative", id="k1"),
     ],
 )
-def test_value_out_of_bounds_names_its_key(choice: str, key: str, value: object, message: str) -> None:
+def test_value_out_of_bounds_names_its_key(
+    choice: str, key: str, value: object, message: str
+) -> None:
     group = choice.partition("=")[0]
     node = changed(composed_node(*choice.split("=")), tuple(key.split(".")), value)
     text = value[0] if isinstance(value, tuple) else value
@@ -150,7 +209,9 @@ def test_value_out_of_bounds_names_its_key(choice: str, key: str, value: object,
 @pytest.mark.parametrize("choice", COUNTS)
 def test_count_of_zero_names_its_key(choice: str) -> None:
     group = choice.partition("=")[0]
-    node = {key: value for key, value in composed_node(*choice.split("=")).items() if key not in RUNS}
+    node = {
+        key: value for key, value in composed_node(*choice.split("=")).items() if key not in RUNS
+    }
     counts = COUNTS[choice].split()
     messages = [refusal(changed(node, tuple(key.split(".")), 0), group) for key in counts]
     assert messages == [f"{group}.{key}=0: must be at least 1" for key in counts]

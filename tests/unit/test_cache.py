@@ -55,7 +55,12 @@ def test_committed_replies_survive_a_kill(cache: CallCache) -> None:
 
 def test_round_trip_and_full_disk(cache: CallCache) -> None:
     cache.put([("a", {"text": "naïve \ud800 <x>"}), ("b", [1.5, -0.25]), ("c", 7)])
-    assert [cache.get(key) for key in "abcd"] == [{"text": "naïve \ud800 <x>"}, [1.5, -0.25], 7, None]
+    assert [cache.get(key) for key in "abcd"] == [
+        {"text": "naïve \ud800 <x>"},
+        [1.5, -0.25],
+        7,
+        None,
+    ]
     # SQLite's own way to run full
     cache._database.connection.execute("PRAGMA max_page_count = 8")
     with pytest.raises(StorageError, match=r"full. Free disk space or set KGQA_CACHE"):
@@ -75,7 +80,9 @@ def results(engine: Batches, cache: CallCache) -> list[Any]:
 
 
 @pytest.mark.parametrize("value", ["'{broken'", "NULL", "17", "x'00ff'", "value || ' '"])
-def test_damaged_rows_are_dropped_and_counted(cache: CallCache, value: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_rows_are_dropped_and_counted(
+    cache: CallCache, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
     before = results(Batches(), cache)
     with closing(sqlite3.connect(cache.path)) as other, other:
         other.execute(f"UPDATE calls SET value = {value}")
@@ -89,7 +96,9 @@ def test_damaged_rows_are_dropped_and_counted(cache: CallCache, value: str, capl
     assert not again.asked
 
 
-def test_flipped_bit_never_changes_a_reply(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_flipped_bit_never_changes_a_reply(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     replies = {f"{number:064x}": {"text": f"reply {number} " * 5} for number in range(120)}
     opened = CallCache(tmp_path / "whole")
     opened.put(replies.items())
@@ -102,9 +111,17 @@ def test_flipped_bit_never_changes_a_reply(tmp_path: Path, caplog: pytest.LogCap
         flipped = bytearray(whole)
         flipped[place] ^= 1 << bit
         ends[_end(tmp_path / "flipped", bytes(flipped), replies)] += 1
-    assert set(ends) == {"unchanged", "damaged rows", "missing rows", "damaged file"}  # missing: under a damaged key
+    assert set(ends) == {
+        "unchanged",
+        "damaged rows",
+        "missing rows",
+        "damaged file",
+    }  # missing: under a damaged key
     assert ends["damaged rows"] > 25
-    assert _end(tmp_path / "flipped", b"this is not a database at all" * 100, replies) == "damaged file"
+    assert (
+        _end(tmp_path / "flipped", b"this is not a database at all" * 100, replies)
+        == "damaged file"
+    )
 
 
 def _end(folder: Path, content: bytes, replies: dict[str, Json]) -> str:
@@ -141,16 +158,21 @@ def test_lock_of_another_process_is_waited_for(cache: CallCache) -> None:
         cache.put([("b", 2)])
         assert holder.wait() == 0
     assert cache.get("b") == 2
-    assert cache._database.connection.execute("PRAGMA busy_timeout").fetchone() == (1000 * store.TIMEOUT,)
+    assert cache._database.connection.execute("PRAGMA busy_timeout").fetchone() == (
+        1000 * store.TIMEOUT,
+    )
 
 
-def test_long_lock_is_an_error_but_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lock_is_an_error_but_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store, "TIMEOUT", 0.1)
     cache = CallCache(tmp_path)
     with closing(sqlite3.connect(cache.path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(
-            StorageError, match=r"another program uses it .* No reply is lost\..* run the same command again"
+            StorageError,
+            match=r"another program uses it .* No reply is lost\..* run the same command again",
         ):
             cache.put([("a", 1)])
         connection.execute("COMMIT")
@@ -163,7 +185,9 @@ def test_long_lock_is_an_error_but_no_damage(tmp_path: Path, monkeypatch: pytest
 
 ALL = [f"key {number}" for number in range(5)]
 KEYS = st.sampled_from(ALL)
-REPLIES = st.one_of(st.integers(0, 99), st.text(max_size=5), st.lists(st.floats(allow_nan=False), max_size=3))
+REPLIES = st.one_of(
+    st.integers(0, 99), st.text(max_size=5), st.lists(st.floats(allow_nan=False), max_size=3)
+)
 WRITERS = st.integers(0, 2)
 
 
@@ -239,7 +263,9 @@ class SharedCache(RuleBasedStateMachine):
         self.lock(number, key)
         cache = self.writer(number)
         cache._database.connection.execute("BEGIN IMMEDIATE")
-        cache._database.connection.execute("REPLACE INTO calls (key, value) VALUES (?, '\"never committed\"')", (key,))
+        cache._database.connection.execute(
+            "REPLACE INTO calls (key, value) VALUES (?, '\"never committed\"')", (key,)
+        )
         cache._database.connection.close()
         # the system lets go of a killed process's locks
         cache._owner_lock.close()
@@ -262,7 +288,9 @@ class SharedCache(RuleBasedStateMachine):
         cache = next(iter(self.writers.values()))
         rows = cache._database.connection.execute("SELECT key, owner FROM call_locks").fetchall()
         names = {writer._owner: number for number, writer in self.writers.items()}
-        owners = {key.decode(): owner.decode() for key, owner in rows if owner.decode() not in self.killed}
+        owners = {
+            key.decode(): owner.decode() for key, owner in rows if owner.decode() not in self.killed
+        }
         assert {key: names[owner] for key, owner in owners.items()} == self.locked
         for number, writer in self.writers.items():
             assert writer._locked == {key for key, owner in self.locked.items() if owner == number}
@@ -286,7 +314,9 @@ class SharedCache(RuleBasedStateMachine):
 
 def write_on_a_full_disk(cache: CallCache, key: str) -> None:
     with cache._database.writing() as connection:
-        connection.execute("REPLACE INTO calls (key, value) VALUES (?, '\"never committed\"')", (key,))
+        connection.execute(
+            "REPLACE INTO calls (key, value) VALUES (?, '\"never committed\"')", (key,)
+        )
         raise sqlite3.OperationalError("database or disk is full")
 
 
@@ -297,7 +327,9 @@ TestSharedCache.settings = settings(
 
 
 @pytest.mark.parametrize(
-    "value", ["NULL", "zeroblob(140000000)", "hex(zeroblob(70000000))"], ids=["null", "blob", "text"]
+    "value",
+    ["NULL", "zeroblob(140000000)", "hex(zeroblob(70000000))"],
+    ids=["null", "blob", "text"],
 )
 def test_statistics_count_a_row_without_a_reply(cache: CallCache, value: str) -> None:
     cache.put([("sound", {"text": "Paris"}), ("damaged", {"text": "Rome"})], Origin("mine"))

@@ -10,7 +10,13 @@ import pytest
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.verdicts import RIGHT, WRONG, Fate, Judgement
 from kgqa.errors import DataError
-from kgqa.experiment.calibration import JudgedSet, calibrate, match_labels, read_labels, sample_sheet
+from kgqa.experiment.calibration import (
+    JudgedSet,
+    calibrate,
+    match_labels,
+    read_labels,
+    sample_sheet,
+)
 from kgqa.scoring.questions import ScoredQuestion, score_question
 from kgqa.types import Question
 
@@ -18,7 +24,9 @@ from kgqa.types import Question
 def scored(*answers: str | None) -> list[ScoredQuestion]:
     """Return questions q0, q1, … with these answers and the gold answer "Oslo"."""
     return [
-        score_question(Question(f"q{number}", "Where?", ("Oslo",)), Prediction(f"q{number}", answer), "2wiki")
+        score_question(
+            Question(f"q{number}", "Where?", ("Oslo",)), Prediction(f"q{number}", answer), "2wiki"
+        )
         for number, answer in enumerate(answers)
     ]
 
@@ -26,7 +34,9 @@ def scored(*answers: str | None) -> list[ScoredQuestion]:
 def verdict(row: ScoredQuestion, accepted: bool) -> Judgement:
     label = RIGHT if accepted else WRONG
     fate: Fate = "judged" if row.answer is not None else "failed"
-    return Judgement(question_id=row.id, verdict=label, fate=fate, answer=row.answer, votes=(), judge="three_way")
+    return Judgement(
+        question_id=row.id, verdict=label, fate=fate, answer=row.answer, votes=(), judge="three_way"
+    )
 
 
 def write(folder: Path, text: str) -> Path:
@@ -70,7 +80,9 @@ def test_label_of_no_answer_is_rejected(tmp_path: Path, text: str, message: str)
 
 
 def test_sheet_has_the_same_questions_of_each_run() -> None:
-    lines = sample_sheet({"a": scored(*["Oslo"] * 50), "b": scored(*["Bergen"] * 50)}, 10, seed=3).splitlines()[1:]
+    lines = sample_sheet(
+        {"a": scored(*["Oslo"] * 50), "b": scored(*["Bergen"] * 50)}, 10, seed=3
+    ).splitlines()[1:]
     ids = [line.split(",")[1] for line in lines]
     assert ids[:10] == ids[10:]
     assert len(set(ids)) == 10
@@ -128,7 +140,9 @@ def test_answers_are_grouped_by_length() -> None:
     [([True, False], {}), ([], {"q0": True})],
     ids=["no label", "no verdict"],
 )
-def test_accuracy_is_not_corrected_without_labels(accepted: list[bool], labels: dict[str, bool]) -> None:
+def test_accuracy_is_not_corrected_without_labels(
+    accepted: list[bool], labels: dict[str, bool]
+) -> None:
     (calibration,) = calibrate([judged_set(accepted, labels)])
     assert calibration.source is None
     assert (calibration.corrected.mean, calibration.sensitivity.mean) == (None, None)

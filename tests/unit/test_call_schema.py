@@ -16,11 +16,23 @@ from kgqa.artifacts.trace import TRACE, read_trace
 from kgqa.cache.key import cache_key
 from kgqa.calls import Call, Choose, CountTokens, Generate, Rank, Search
 from kgqa.errors import DataError
-from kgqa.types import Choice, Completion, GeneratedToken, Json, Message, Passage, Prompt, ToolCall, Usage
+from kgqa.types import (
+    Choice,
+    Completion,
+    GeneratedToken,
+    Json,
+    Message,
+    Passage,
+    Prompt,
+    ToolCall,
+    Usage,
+)
 
 PROMPT = Prompt("trace/select", (Message("system", "s"), Message("user", "u")), prefill="p")
 TOOL_CALL = ToolCall("1", "look", "{}")
-CALL = Generate(PROMPT, max_tokens=10, stop=("\n",), temperature=0.0, top_p=1.0, seed=None, role="reader")
+CALL = Generate(
+    PROMPT, max_tokens=10, stop=("\n",), temperature=0.0, top_p=1.0, seed=None, role="reader"
+)
 
 
 def test_key_ignores_role_and_template() -> None:
@@ -38,7 +50,9 @@ def test_key_ignores_role_and_template() -> None:
         *(replace(CALL, prompt=replace(PROMPT, messages=each)) for each in messages), Choose(PROMPT, ("A", "B")),
     ]  # fmt: skip
     assert len({cache_key({"engine": "e"}, call) for call in calls}) == len(calls)
-    assert cache_key({"engine": "e", "dtype": "bfloat16"}, CALL) != cache_key({"engine": "e", "dtype": "float32"}, CALL)
+    assert cache_key({"engine": "e", "dtype": "bfloat16"}, CALL) != cache_key(
+        {"engine": "e", "dtype": "float32"}, CALL
+    )
     other = replace(CALL, role="judge", prompt=replace(PROMPT, name="judge/verdict"))
     assert cache_key({}, other) == cache_key({}, CALL)
 
@@ -49,25 +63,42 @@ def canonical_key(identity: Json, call: Call[Any]) -> str:
         record.pop(name, None)
     if "prompt" in record:
         record["prompt"].pop("template")
-    canonical = json.dumps([identity, record], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    canonical = json.dumps(
+        [identity, record], sort_keys=True, ensure_ascii=False, separators=(",", ":")
+    )
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def test_key_is_the_hash_of_canonical_json() -> None:
     """As keys were made before there was a quicker way, so that every reply kept then is found."""
     text = 'Zürich "quoted" \\ \n\x00\x7f  🌲 \ud800'
-    prompts = [PROMPT, Prompt("few_shot/answer", (Message("user", text),), prefill=text, form="completion")]
-    settings: list[tuple[float, float, int | None, str | None]] = [(0.0, 1.0, None, None), (0, 1, 7, '{"type": "x"}')]
+    prompts = [
+        PROMPT,
+        Prompt("few_shot/answer", (Message("user", text),), prefill=text, form="completion"),
+    ]
+    settings: list[tuple[float, float, int | None, str | None]] = [
+        (0.0, 1.0, None, None),
+        (0, 1, 7, '{"type": "x"}'),
+    ]
     calls: list[Call[Any]] = [
         Generate(prompt, 10, stop, temperature, top_p, seed, schema)
         for prompt in prompts
         for stop in ((), ("\n", text))
         for temperature, top_p, seed, schema in settings
     ]
-    calls += [Choose(prompt, options) for prompt in prompts for options in (("A", "B"), (text,), ())]
-    calls += [CountTokens(text), Rank(text, (text, "b")), Search(text, 3), Search("q", 1, titles=(text,), pool=())]
+    calls += [
+        Choose(prompt, options) for prompt in prompts for options in (("A", "B"), (text,), ())
+    ]
+    calls += [
+        CountTokens(text),
+        Rank(text, (text, "b")),
+        Search(text, 3),
+        Search("q", 1, titles=(text,), pool=()),
+    ]
     identity = {"engine": "e", "b": {"z": 1, "a": [text, 1e-7]}}
-    assert [cache_key(identity, call) for call in calls] == [canonical_key(identity, call) for call in calls]
+    assert [cache_key(identity, call) for call in calls] == [
+        canonical_key(identity, call) for call in calls
+    ]
 
 
 CHAT = {"engine": "openai", "server": "hosted", "endpoints": "both"}
@@ -83,11 +114,15 @@ CHAT = {"engine": "openai", "server": "hosted", "endpoints": "both"}
     ],
     ids=["chat server", "label", "continues", "local"],
 )
-def test_replies_without_transcript_have_new_keys(prefill: str, identity: Any, is_new: bool) -> None:
+def test_replies_without_transcript_have_new_keys(
+    prefill: str, identity: Any, is_new: bool
+) -> None:
     call = replace(CALL, prompt=replace(PROMPT, prefill=prefill))
     record = {name: value for name, value in call_json(call).items() if name != "role"}
     record["prompt"].pop("template")
-    canonical = json.dumps([identity, record], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    canonical = json.dumps(
+        [identity, record], sort_keys=True, ensure_ascii=False, separators=(",", ":")
+    )
     assert (cache_key(identity, call) != hashlib.sha256(canonical.encode()).hexdigest()) is is_new
 
 
@@ -97,14 +132,30 @@ REPLIES: list[tuple[Call[Any], Any]] = [
     (Choose(PROMPT, ("A", "B")), Choice((-0.1, -2.0), 0.9)), (Rank("query", ("one", "two")), (0.5, 1.5)),
     (CountTokens("some text"), 2), (Search("query", 2), (Passage("p", "Title", "text"),)),
 ]  # fmt: skip
-SHAPES: list[Json] = [{}, [], ["a"], [0.5], [1.0, 2.0, 3.0], [None, None], "text", 1.5, -1, True, [[]], [{}, {}, {}]]
+SHAPES: list[Json] = [
+    {},
+    [],
+    ["a"],
+    [0.5],
+    [1.0, 2.0, 3.0],
+    [None, None],
+    "text",
+    1.5,
+    -1,
+    True,
+    [[]],
+    [{}, {}, {}],
+]
 
 
 @pytest.mark.parametrize(("call", "reply"), REPLIES, ids=lambda each: type(each).__name__)
 def test_reply_of_another_kind_is_rejected(call: Call[Any], reply: Any) -> None:
     assert reply_from_json(call, json.loads(json.dumps(reply_json(reply)))) == reply
     wrong = [shape for shape in SHAPES if not (isinstance(call, Search) and shape == [])]
-    for shape in [*wrong, *(reply_json(other) for kind, other in REPLIES if type(kind) is not type(call))]:
+    for shape in [
+        *wrong,
+        *(reply_json(other) for kind, other in REPLIES if type(kind) is not type(call)),
+    ]:
         with pytest.raises(ValueError, match=f"no reply to {type(call).__name__}"):
             reply_from_json(call, shape)
 
@@ -131,8 +182,23 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 def trace(folder: Path, call: Any) -> Path:
-    question = {"id": "q1", "text": "Who?", "answers": ["Ann"], "hops": None, "type": "", "support": [], "passages": []}
-    line = {"question": question, "question_id": "q1", "answer": "Ann", "error": None, "notes": {}, "calls": [call]}
+    question = {
+        "id": "q1",
+        "text": "Who?",
+        "answers": ["Ann"],
+        "hops": None,
+        "type": "",
+        "support": [],
+        "passages": [],
+    }
+    line = {
+        "question": question,
+        "question_id": "q1",
+        "answer": "Ann",
+        "error": None,
+        "notes": {},
+        "calls": [call],
+    }
     compressed = zstandard.ZstdCompressor().compress((json.dumps(line) + "\n").encode())
     (folder / TRACE).write_bytes(compressed)
     return folder
@@ -149,16 +215,30 @@ def test_every_kind_of_call_is_read(tmp_path: Path, kind: str, call: Json) -> No
     ("kind", "key", "value", "message"),
     [
         pytest.param("generate", "call", "sing", "call='sing': no such kind", id="unknown kind"),
-        pytest.param("generate", "reply", None, "reply: its content=None is not a valid object", id="no reply"),
-        pytest.param("generate", "reply", {**COMPLETION, "usage": [3, 0]}, r"reply: usage", id="short usage"),
         pytest.param(
-            "generate", "reply", {**COMPLETION, "usage": [10**250, 0, "x", 0]}, r"reply: usage", id="huge usage"
+            "generate",
+            "reply",
+            None,
+            "reply: its content=None is not a valid object",
+            id="no reply",
+        ),
+        pytest.param(
+            "generate", "reply", {**COMPLETION, "usage": [3, 0]}, r"reply: usage", id="short usage"
+        ),
+        pytest.param(
+            "generate",
+            "reply",
+            {**COMPLETION, "usage": [10**250, 0, "x", 0]},
+            r"reply: usage",
+            id="huge usage",
         ),
         pytest.param("rank", "reply", "ab", "reply: its content='ab' is not", id="rank with text"),
         pytest.param("triples", "reply", [["Ann"]], r"reply: 0\.1 is missing", id="short triple"),
     ],
 )
-def test_damaged_call_is_rejected(tmp_path: Path, kind: str, key: str, value: Any, message: str) -> None:
+def test_damaged_call_is_rejected(
+    tmp_path: Path, kind: str, key: str, value: Any, message: str
+) -> None:
     with pytest.raises(DataError, match=message) as refused:
         list(read_trace(trace(tmp_path, {**CALLS[kind], key: value})))
     assert f"{tmp_path / TRACE}:1: " in str(refused.value)
@@ -172,7 +252,10 @@ def test_stop_string_is_stored_if_reported() -> None:
 
 
 def test_listed_tokens_are_stored() -> None:
-    tokens = (GeneratedToken("A", -0.5, 7, (("A", -0.5), ("B", -1.5))), GeneratedToken("\ufffd", -100.0))
+    tokens = (
+        GeneratedToken("A", -0.5, 7, (("A", -0.5), ("B", -1.5))),
+        GeneratedToken("\ufffd", -100.0),
+    )
     reply = Completion("A", tokens=tokens, prompt_ids=(1, 2))
     stored = json.loads(json.dumps(reply_json(reply)))
     assert reply_from_json(replace(CALL, logprobs=2), stored) == reply

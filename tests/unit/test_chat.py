@@ -23,17 +23,25 @@ from tests.composed import composed_node
 TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 CHATML = TURNS + "{% if add_generation_prompt %}<assistant>{% endif %}"
 # How templates end: Qwen3's, DeepSeek-R1's and Qwen3-Thinking's, gpt-oss's
-HYBRID = CHATML + "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
+HYBRID = (
+    CHATML
+    + "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
+)
 ALWAYS = CHATML + r"{{ '<think>\n' }}"
 HARMONY = "{% if reasoning_effort %}Reasoning: {{ reasoning_effort }}{% endif %}<|start|>assistant"
 # How Gemma 2's template starts, how Mistral-7B-Instruct-v0.1's does, and one that omits what it does not know
-REFUSING = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" + CHATML
+REFUSING = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    + CHATML
+)
 ALTERNATING = (
     "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('Conversation roles must alternate user/assistant') }}{% endif %}{% endfor %}" + CHATML
+    "{{ raise_exception('Conversation roles must alternate user/assistant') }}{% endif %}{% endfor %}"
+    + CHATML
 )
 OMITTING = CHATML.replace(
-    "<{{ m.role }}>{{ m.content }}", "{% if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endif %}"
+    "<{{ m.role }}>{{ m.content }}",
+    "{% if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endif %}",
 )
 WHERE = Prompt("test/where", (Message("user", "Where?"),), "Answer:")
 CALL = Generate(WHERE, max_tokens=25, stop=("\n",), schema="{}")
@@ -55,12 +63,17 @@ def gguf(file: Path, *, adds_bos: bool | None = True) -> Path:
     entries = [
         string("general.name") + struct.pack("<I", 8) + string("tiny"),
         string("tokenizer.ggml.scores") + struct.pack("<IIQ", 9, 6, 2) + struct.pack("<ff", 0, 1),
-        string("tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, 2) + string("<s>") + string("</s>"),
+        string("tokenizer.ggml.tokens")
+        + struct.pack("<IIQ", 9, 8, 2)
+        + string("<s>")
+        + string("</s>"),
         string("tokenizer.ggml.merges") + struct.pack("<IIQ", 9, 8, 1) + string("a b"),
         string("tokenizer.ggml.model") + struct.pack("<I", 8) + string("llama"),
         string("tokenizer.ggml.bos_token_id") + struct.pack("<II", 4, 0),
         string("tokenizer.ggml.eos_token_id") + struct.pack("<II", 4, 1),
-        string("tokenizer.chat_template") + struct.pack("<I", 8) + string("{{ bos_token }}" + CHATML),
+        string("tokenizer.chat_template")
+        + struct.pack("<I", 8)
+        + string("{{ bos_token }}" + CHATML),
     ]
     if adds_bos is not None:
         entries.append(string("tokenizer.ggml.add_bos_token") + struct.pack("<I?", 7, adds_bos))
@@ -101,16 +114,26 @@ def test_damaged_gguf_file_is_rejected(tmp_path: Path) -> None:
     ],
 )
 def test_template_without_system_role(source: str) -> None:
-    assert template(source).render(CONVERSATION) == "<user>Be brief.\n\nWhy?<assistant>So.<assistant>Answer:"
+    assert (
+        template(source).render(CONVERSATION)
+        == "<user>Be brief.\n\nWhy?<assistant>So.<assistant>Answer:"
+    )
     assert template(source).flags(CONVERSATION) == ("no_system",)
     assert template(source).flags(CALL) == template(CHATML).flags(CONVERSATION) == ()
 
 
 def test_conversation_with_and_without_template() -> None:
-    assert template(CHATML).render(CONVERSATION) == "<system>Be brief.<user>Why?<assistant>So.<assistant>Answer:"
+    assert (
+        template(CHATML).render(CONVERSATION)
+        == "<system>Be brief.<user>Why?<assistant>So.<assistant>Answer:"
+    )
     bare = ChatTemplate(None, "<s>", "</s>", completion_bos=True)
     assert bare.render(CONVERSATION) == "<s>Be brief.\n\nWhy?\n\nSo.\nAnswer:"
-    assert (bare.flags(CONVERSATION), bare.render(PLAIN), bare.flags(PLAIN)) == (("no_template",), "<s>Q:", ())
+    assert (bare.flags(CONVERSATION), bare.render(PLAIN), bare.flags(PLAIN)) == (
+        ("no_template",),
+        "<s>Q:",
+        (),
+    )
     assert template(None, 100).flags(CALL) == ("no_template", "no_thinking")
 
 
@@ -129,9 +152,19 @@ CLOSED = "<user>Where?<assistant><think>\n\n</think>\n\nAnswer:"
         pytest.param(HYBRID, "high", PICK, CLOSED, id="hybrid, choice"),
         pytest.param(ALWAYS, "high", PICK, CLOSED, id="always, choice"),
         pytest.param(
-            HARMONY, "low", CALL, "Reasoning: low<|start|>assistant<|channel|>analysis<|message|>", id="harmony, low"
+            HARMONY,
+            "low",
+            CALL,
+            "Reasoning: low<|start|>assistant<|channel|>analysis<|message|>",
+            id="harmony, low",
         ),
-        pytest.param(HARMONY, "off", CALL, "<|start|>assistant<|channel|>final<|message|>Answer:", id="harmony, off"),
+        pytest.param(
+            HARMONY,
+            "off",
+            CALL,
+            "<|start|>assistant<|channel|>final<|message|>Answer:",
+            id="harmony, off",
+        ),
         pytest.param(HYBRID, 100, PLAIN, "Q:", id="completion"),
     ],
 )
@@ -143,12 +176,16 @@ def test_end_of_prompt(source: str, setting: int | str, call: Any, text: str) ->
 @pytest.mark.parametrize("value", ["max", "-1", "true", "1.5"])
 def test_invalid_thinking_is_rejected(value: str) -> None:
     with pytest.raises(ConfigError, match=r"^model\.thinking=[^\n]+$"):
-        build({**composed_node("model", "smollm2_135m"), "thinking": yaml.safe_load(value)}, "model")
+        build(
+            {**composed_node("model", "smollm2_135m"), "thinking": yaml.safe_load(value)}, "model"
+        )
 
 
 def test_setting_is_in_identity_only_if_on() -> None:
     def identity(*words: str) -> Any:
-        return identify(compose_experiment(["method=no_context", "dataset=demo", "engine=scripted", *words]))
+        return identify(
+            compose_experiment(["method=no_context", "dataset=demo", "engine=scripted", *words])
+        )
 
     plain = identity()
     assert identity("model.thinking=false") == identity("model.thinking=0") == plain
@@ -165,9 +202,16 @@ CHANNELS = "<|channel|>analysis<|message|>It is in France.<|end|><|start|>assist
 @pytest.mark.parametrize(
     ("text", "answer", "reasoning"),
     [
-        pytest.param("<think>\nIt is in France.\n</think>\n\nLyon", "Lyon", "It is in France.", id="block"),
+        pytest.param(
+            "<think>\nIt is in France.\n</think>\n\nLyon", "Lyon", "It is in France.", id="block"
+        ),
         # the prompt opened it
-        pytest.param("It is in France.\n</think>\n\nLyon", "Lyon", "It is in France.", id="block opened by the prompt"),
+        pytest.param(
+            "It is in France.\n</think>\n\nLyon",
+            "Lyon",
+            "It is in France.",
+            id="block opened by the prompt",
+        ),
         # the prompt opened it
         pytest.param("\n<think>A</think><think>B</think>Lyon", "Lyon", "A\nB", id="two blocks"),
         pytest.param("Ly<think>A</think>on", "Lyon", "A", id="block within the answer"),
@@ -181,15 +225,31 @@ CHANNELS = "<|channel|>analysis<|message|>It is in France.<|end|><|start|>assist
             id="channels without special tokens",
         ),
         # special tokens omitted
-        pytest.param("<|start|>assistant<|channel|>final<|message|>Lyon<|return|>", "Lyon", "", id="final channel"),
+        pytest.param(
+            "<|start|>assistant<|channel|>final<|message|>Lyon<|return|>",
+            "Lyon",
+            "",
+            id="final channel",
+        ),
         pytest.param("<think>It is in", "", "It is in", id="unfinished block"),
-        pytest.param("<think>It is in France.</think>\n", "", "It is in France.", id="block without an answer"),
-        pytest.param("<|channel|>analysis<|message|>It is in", "", "It is in", id="unfinished channel"),
+        pytest.param(
+            "<think>It is in France.</think>\n",
+            "",
+            "It is in France.",
+            id="block without an answer",
+        ),
+        pytest.param(
+            "<|channel|>analysis<|message|>It is in", "", "It is in", id="unfinished channel"
+        ),
     ],
 )
 def test_thought_is_split_from_the_answer(text: str, answer: str, reasoning: str) -> None:
     split = split_thought(reply(text))
-    assert (split.text, split.thought, "thought_out" in split.flags) == (answer, reasoning, not answer)
+    assert (split.text, split.thought, "thought_out" in split.flags) == (
+        answer,
+        reasoning,
+        not answer,
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,6 +270,11 @@ def test_split_and_join_thought() -> None:
     # as in traces and caches from the start
     assert len(reply_json(reply("Lyon"))["usage"]) == 4
     joined = join_thought(reply("It is in", output=8, finish="length"), reply("Lyon", output=2))
-    assert (joined.text, joined.thought, joined.finish, joined.flags) == ("Lyon", "It is in", "stop", ("thought_out",))
+    assert (joined.text, joined.thought, joined.finish, joined.flags) == (
+        "Lyon",
+        "It is in",
+        "stop",
+        ("thought_out",),
+    )
     usage = joined.usage
     assert (usage.prompt_tokens, usage.output_tokens, usage.reasoning_tokens) == (5, 10, 8)

@@ -10,7 +10,13 @@ import pytest
 
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.trace import TracedQuestion
-from kgqa.scoring.citations import CitationScores, cite_passages, cite_sentences, find_sentence, split_sentences
+from kgqa.scoring.citations import (
+    CitationScores,
+    cite_passages,
+    cite_sentences,
+    find_sentence,
+    split_sentences,
+)
 from kgqa.types import Passage, Question
 
 ANSWERS = 200
@@ -22,7 +28,9 @@ def traced(
 ) -> TracedQuestion:
     """Return a question with two gold passages of six, and the chains or the evidence of its answer."""
     passages = tuple(
-        Passage.of(f"Person {number}.{n}", f"Person {n} was born in town {n}. Person {n} wrote book {n}.")
+        Passage.of(
+            f"Person {number}.{n}", f"Person {n} was born in town {n}. Person {n} wrote book {n}."
+        )
         for n in range(6)
     )
     gold = passages[:2]
@@ -34,7 +42,9 @@ def traced(
         triples = [[f"Person {n}", relation, f"thing {n}", passages[n].id] for n, relation in cites]
         notes = {"chains": [{"score": 0, "ended": True, "triples": triples}]}
     used = tuple(passages[n].id for n in evidence or ())
-    return TracedQuestion(question, Prediction(question.id, "town 0", evidence=used, notes=notes), ())
+    return TracedQuestion(
+        question, Prediction(question.id, "town 0", evidence=used, notes=notes), ()
+    )
 
 
 RIGHT = [(0, "was born in town"), (1, "wrote book")]
@@ -45,7 +55,11 @@ RIGHT = [(0, "was born in town"), (1, "wrote book")]
     [
         (traced(0, cites=RIGHT), (1, 1), (1, 1)),
         (traced(0, cites=[(0, "wrote book"), (1, "wrote book")]), (1, 1), (0.5, 0.5)),
-        (traced(0, cites=[(0, "was born in town"), (4, "was born in town")]), (0.5, 0.5), (0.5, 0.5)),
+        (
+            traced(0, cites=[(0, "was born in town"), (4, "was born in town")]),
+            (0.5, 0.5),
+            (0.5, 0.5),
+        ),
         (traced(0, evidence=[0, 1, 2, 3]), (0.5, 1), (None, None)),
         (traced(0, evidence=[]), (None, 0), (None, None)),
     ],
@@ -61,13 +75,18 @@ def test_citations_of_an_answer(
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        ([(0, "Person 0 comes from town 0, where she was born."), (1, "Person 1 wrote it.")], (1, 1)),
+        (
+            [(0, "Person 0 comes from town 0, where she was born."), (1, "Person 1 wrote it.")],
+            (1, 1),
+        ),
         ([(0, "Person 0 wrote the book 0."), (1, "Person 1 wrote it.")], (0.5, 0.5)),
         ([(0, "Person 0 was born in town 0.")], (1, 0.5)),
     ],
     ids=["right", "other sentence", "one of two"],
 )
-def test_cited_texts_are_found_in_their_passages(texts: list[tuple[int, str]], expected: tuple[Any, Any]) -> None:
+def test_cited_texts_are_found_in_their_passages(
+    texts: list[tuple[int, str]], expected: tuple[Any, Any]
+) -> None:
     plain = traced(0, evidence=[0, 1])
     notes = {"cited": [[text, plain.question.passages[n].id] for n, text in texts]}
     noted = replace(plain, prediction=replace(plain.prediction, notes=notes))
@@ -86,7 +105,9 @@ def test_first_of_equal_sentences_is_cited() -> None:
 
 def test_gold_sentences_stay_whole() -> None:
     passage = Passage.of("A", "He was St. John. He wrote. It was good.")
-    question = Question("q", "Who?", ("John",), (passage,), facts=((passage.id, "He was St. John."),))
+    question = Question(
+        "q", "Who?", ("John",), (passage,), facts=((passage.id, "He was St. John."),)
+    )
     assert split_sentences(passage, question) == ["He was St. John.", " He wrote.", "It was good."]
 
 

@@ -28,23 +28,39 @@ REAL = Path(os.environ.get("KGQA_DATA") or Path(__file__).parents[3] / "shared" 
 FILLER = "Nothing of interest is said here, and it goes on for quite a while. "
 
 
-def hotpotqa(folder: Path, count: int = 3, paragraphs: int = 10, corpus: Path | None = None) -> HotpotQA:
+def hotpotqa(
+    folder: Path, count: int = 3, paragraphs: int = 10, corpus: Path | None = None
+) -> HotpotQA:
     """Questions of two gold paragraphs each, "Gold n" and "Bridge n"; the rest is about other things."""
     records = []
     for number in range(count):
         context = [
-            [f"Gold {number}", [f"Gold {number} is a mill.", f" {FILLER * 11}", f" It was built in 19{number:02}."]]
+            [
+                f"Gold {number}",
+                [
+                    f"Gold {number} is a mill.",
+                    f" {FILLER * 11}",
+                    f" It was built in 19{number:02}.",
+                ],
+            ]
         ]
         context += [[f"Bridge {number}", [f"Bridge {number} leads there.", f" {FILLER}"]]]
         context += [[f"Other {number}.{other}", [FILLER * 3]] for other in range(paragraphs - 2)]
         facts = [[f"Gold {number}", 0], [f"Gold {number}", 2], [f"Bridge {number}", 0]]
-        question = {"_id": f"q{number}", "question": "When?", "answer": f"19{number:02}", "type": "bridge"}
+        question = {
+            "_id": f"q{number}",
+            "question": "When?",
+            "answer": f"19{number:02}",
+            "type": "bridge",
+        }
         records.append({**question, "context": context, "supporting_facts": facts})
     return read_hotpotqa(array(folder, *records), corpus=corpus)
 
 
 def articles(folder: Path, *pages: tuple[str, str]) -> Path:
-    return write(folder / "articles.jsonl", jsonl(*({"title": title, "text": text} for title, text in pages)))
+    return write(
+        folder / "articles.jsonl", jsonl(*({"title": title, "text": text} for title, text in pages))
+    )
 
 
 def collected(dataset: Any, seed: int = 0) -> list[Question]:
@@ -69,10 +85,15 @@ def test_support_passages_have_supporting_sentences(tmp_path: Path) -> None:
     assert question.support_titles == {"Gold 0", "Bridge 0"}
 
 
-@given(text=st.text(st.sampled_from("ab .\n\u00e9\u2603\U0001f600\u0301-"), max_size=300), size=st.integers(1, 40))
+@given(
+    text=st.text(st.sampled_from("ab .\n\u00e9\u2603\U0001f600\u0301-"), max_size=300),
+    size=st.integers(1, 40),
+)
 def test_pieces_cover_a_text_within_the_length(text: str, size: int) -> None:
     pieces = split(text, size)
-    assert [text[piece.start : piece.start + len(piece.text)] for piece in pieces] == [piece.text for piece in pieces]
+    assert [text[piece.start : piece.start + len(piece.text)] for piece in pieces] == [
+        piece.text for piece in pieces
+    ]
     ends = [0, *(piece.start + len(piece.text) for piece in pieces)]
     starts = [*(piece.start for piece in pieces), len(text)]
     assert "".join(text[end:start] for end, start in zip(ends, starts, strict=True)).strip() == ""
@@ -98,22 +119,36 @@ def test_gold_paragraph_is_support_without_sentences(tmp_path: Path) -> None:
     long = {"idx": 0, "title": "Mill", "paragraph_text": FILLER * 6, "is_supporting": True}
     other = {"idx": 1, "title": "Mill", "paragraph_text": "Another mill.", "is_supporting": False}
     (question,) = collected(
-        musique(lines(tmp_path, musique_record(paragraphs=[long, other], question_decomposition=[])))
+        musique(
+            lines(tmp_path, musique_record(paragraphs=[long, other], question_decomposition=[]))
+        )
     )
-    assert {passage.text for passage in question.passages} - {p.text for p in gold(question)} == {"Another mill."}
+    assert {passage.text for passage in question.passages} - {p.text for p in gold(question)} == {
+        "Another mill."
+    }
     # equal pieces of one title are one passage
     assert len(gold(question)) == 1
     answer = {"question_id": "a", "question_text": "?", "answers_objects": [{"spans": ["x"]}]}
-    file = lines(tmp_path, {**answer, "contexts": [long, {**long, "title": "Linked"}], "pinned_contexts": [long]})
+    file = lines(
+        tmp_path,
+        {**answer, "contexts": [long, {**long, "title": "Linked"}], "pinned_contexts": [long]},
+    )
     (question,) = collected(IIRC("iirc", "dev", {"dev": ("x",)}, "drop", "iirc", path=str(file)))
-    assert (question.pinned, {passage.title for passage in gold(question)}) == ((), {"Mill", "Linked"})
+    assert (question.pinned, {passage.title for passage in gold(question)}) == (
+        (),
+        {"Mill", "Linked"},
+    )
 
 
 def test_whole_articles_are_all_passages_of_a_title(tmp_path: Path) -> None:
     other = [(f"Page {number}", f"{FILLER}{number}") for number in range(30)]
     body = f"{FILLER * 4}It was built in 1900."
     corpus = articles(
-        tmp_path, ("gold_0", "Gold 0 is a mill."), *other, ("Gold 0", body), ("Bridge 0", "It is a bridge.")
+        tmp_path,
+        ("gold_0", "Gold 0 is a mill."),
+        *other,
+        ("Gold 0", body),
+        ("Bridge 0", "It is a bridge."),
     )
     (question,) = collected(hotpotqa(tmp_path, count=1, corpus=corpus))
     assert len({passage.title for passage in question.passages}) == 12
@@ -125,25 +160,38 @@ def test_whole_articles_are_all_passages_of_a_title(tmp_path: Path) -> None:
     assert any("Gold 0 is a mill." in text for text in texts)
 
 
-def test_gold_that_is_nowhere_stays_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_gold_that_is_nowhere_stays_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     corpus = articles(tmp_path, *[(f"Page {number}", f"{FILLER}{number}") for number in range(30)])
-    record = {"id": "a", "question": "?", "answer": "x", "type": "bridge", "supporting_titles": ["Page 3", "Lost"]}
+    record = {
+        "id": "a",
+        "question": "?",
+        "answer": "x",
+        "type": "bridge",
+        "supporting_titles": ["Page 3", "Lost"],
+    }
     with caplog.at_level(logging.WARNING, "kgqa"):
         (question,) = collected(read_hotpotqa(lines(tmp_path, record), corpus=corpus))
     assert question.support == {"missing:Lost"}
     assert "Page 3" in {passage.title for passage in question.passages}
     assert caplog.messages == ["collections: 1 of 1 questions lack a gold document"]
-    with pytest.raises(DataError, match=r"question a came without passages. .*dataset\.corpus=FILE"):
+    with pytest.raises(
+        DataError, match=r"question a came without passages. .*dataset\.corpus=FILE"
+    ):
         collected(read_hotpotqa(lines(tmp_path, record)))
     with pytest.raises(ConfigError, match="dataset=documents has collections already"):
         collected(Path("documents"))
 
 
-def test_negatives_come_from_a_bounded_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_negatives_come_from_a_bounded_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(collections, "RESERVOIR", 15)
     corpus = articles(tmp_path, *[(f"Page {number}", f"{FILLER}{number}") for number in range(200)])
     titles = [
-        {passage.title for passage in question.passages} for question in collected(hotpotqa(tmp_path, 9, 10, corpus))
+        {passage.title for passage in question.passages}
+        for question in collected(hotpotqa(tmp_path, 9, 10, corpus))
     ]
     pages = {title for each in titles for title in each if title.startswith("Page")}
     assert len(pages) <= 15
@@ -164,10 +212,15 @@ def gold_words(question: Question) -> set[str]:
     return {word for passage in gold(question) for word in re.findall(r"\w+", passage.text)}
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="no real data sets beside the repository: set KGQA_DATA")
+@pytest.mark.skipif(
+    not REAL.is_dir(), reason="no real data sets beside the repository: set KGQA_DATA"
+)
 @pytest.mark.parametrize(("dataset", "counts"), COUNTS.items())
 def test_real_questions_have_all_gold_documents(
-    dataset: str, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    dataset: str,
+    counts: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("KGQA_DATA", str(REAL))
     experiment = compose_experiment(["engine=scripted", f"dataset={dataset}", "collection=kgp"])
@@ -176,7 +229,9 @@ def test_real_questions_have_all_gold_documents(
     assert not caplog.messages
     assert [question.id for question in questions] == [question.id for question in source]
     assert [q.id for q in questions if not q.support] == []
-    assert [q.id for q in questions if not q.support <= {passage.id for passage in q.passages}] == []
+    assert [
+        q.id for q in questions if not q.support <= {passage.id for passage in q.passages}
+    ] == []
     missing = [
         (after.id, sentence)
         for before, after in zip(source, questions, strict=True)
@@ -184,7 +239,11 @@ def test_real_questions_have_all_gold_documents(
         if not gold_words(after).issuperset(re.findall(r"\w+", sentence))
     ]
     assert missing == []
-    assert (len(questions), sum(len(q.passages) for q in questions), sum(len(q.support) for q in questions)) == counts
+    assert (
+        len(questions),
+        sum(len(q.passages) for q in questions),
+        sum(len(q.support) for q in questions),
+    ) == counts
 
 
 RECORD = {
@@ -206,21 +265,31 @@ def dataset(folder: Path, *records: dict[str, Any]) -> Any:
 
 
 def test_passages_and_support_are_the_files_own(tmp_path: Path) -> None:
-    first, second = dataset(tmp_path, RECORD, {**RECORD, "supports": RECORD["supports"][:1]}).questions()
+    first, second = dataset(
+        tmp_path, RECORD, {**RECORD, "supports": RECORD["supports"][:1]}
+    ).questions()
     assert [(passage.title, passage.text) for passage in first.passages] == [
         ("The Herring Queen", "It is long."),
         ("The Herring Queen", "The Herring Queen is an opera."),
         ("Asbjarne Lyngholt", "He was born in Fauskenes."),
     ]
     assert first.support == {first.passages[2].id, "missing:The Herring Queen"}
-    assert (second.support, first.id, second.id, first.answers) == ({second.passages[2].id}, "0", "1", ("Fauskenes",))
+    assert (second.support, first.id, second.id, first.answers) == (
+        {second.passages[2].id},
+        "0",
+        "1",
+        ("Fauskenes",),
+    )
     assert first.support_titles == {"The Herring Queen", "Asbjarne Lyngholt"}
     other = {**RECORD, "title_chunks": [["Tveit", "Tveit is a fjord."]], "supports": []}
     assert [passage.title for passage in dataset(tmp_path, RECORD, other).passages()][-1] == "Tveit"
 
 
 def test_file_of_another_dataset_is_rejected(tmp_path: Path) -> None:
-    for path, message in [(None, "get the authors' file from https"), (tmp_path / "nowhere.json", "no such file")]:
+    for path, message in [
+        (None, "get the authors' file from https"),
+        (tmp_path / "nowhere.json", "no such file"),
+    ]:
         with pytest.raises(DataError, match=message):
             list(built_dataset("kgp", path).questions())
     records: list[tuple[dict[str, Any], str]] = [

@@ -24,13 +24,17 @@ COMMANDS = [PROGRAM, *BY_NAME.values()]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.program)
-def test_examples_of_every_help_page_parse(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_of_every_help_page_parse(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*command.name.split(), "--help"]) == 0
     output = capsys.readouterr().out
     assert output.startswith(f"usage: {command.program} ")
     examples = re.split(r"^examples?:\n", output, flags=re.MULTILINE)[-1].splitlines()
     assert examples
-    assert [example for example in examples if not f"{example} ".startswith(f"  {command.program} ")] == []
+    assert [
+        example for example in examples if not f"{example} ".startswith(f"  {command.program} ")
+    ] == []
     for example in examples:
         parse([word for word in example.split()[1:] if word != "--help"])
     if command.function:
@@ -49,7 +53,9 @@ def test_words_and_options_in_any_order(line: str) -> None:
     assert (args.overrides, args.corpus, args.format) == (["a=1", "b=2", "c=3"], True, "graphml")
 
 
-def test_long_values_and_folders_named_like_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_values_and_folders_named_like_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # longer than a file name can be
     ids = f"ids=[{','.join(f'2hop__{number}' for number in range(500))}]"
     assert parse(["collect", "safe", "dataset=demo", ids]).overrides == ["dataset=demo", ids]
@@ -72,11 +78,17 @@ def test_long_values_and_folders_named_like_keys(tmp_path: Path, monkeypatch: py
             id="kg build --corpse",
         ),
         pytest.param("show", "RUN is missing. Example: kgqa show last", id="show"),
-        pytest.param("show a b c", "c: unexpected argument of kgqa show. Example: kgqa show last", id="show a b c"),
+        pytest.param(
+            "show a b c",
+            "c: unexpected argument of kgqa show. Example: kgqa show last",
+            id="show a b c",
+        ),
         pytest.param("show a --limit 0", "--limit 0: must be at least 1", id="show a --limit 0"),
         pytest.param("compare", "RUN is missing. Example: kgqa compare demo/trace", id="compare"),
         pytest.param(
-            "report a --format htm", "--format htm: no such value. Did you mean html", id="report a --format htm"
+            "report a --format htm",
+            "--format htm: no such value. Did you mean html",
+            id="report a --format htm",
         ),
         pytest.param(
             "run method=trace,ircot limit=3",
@@ -84,22 +96,36 @@ def test_long_values_and_folders_named_like_keys(tmp_path: Path, monkeypatch: py
             id="run method=trace,ircot limit=3",
         ),
         pytest.param(
-            "run method=trace,irctt", "method=irctt: no such method. Did you mean ircot", id="run method=trace,irctt"
+            "run method=trace,irctt",
+            "method=irctt: no such method. Did you mean ircot",
+            id="run method=trace,irctt",
         ),
         pytest.param(
-            "run method=irctt --help", "method=irctt: no such method. Did you mean ircot", id="run method=irctt --help"
+            "run method=irctt --help",
+            "method=irctt: no such method. Did you mean ircot",
+            id="run method=irctt --help",
         ),
         pytest.param(
             "data prepare dataset=x",
             "data prepare: no such command. Choose from: check, check-index, download",
             id="data prepare dataset=x",
         ),
-        pytest.param("run kg.offline=true", "kg.offline=True: unknown key. Choose from: ", id="run kg.offline=true"),
-        pytest.param("run --method trace", "Settings are written KEY=VALUE", id="run --method trace"),
-        pytest.param("models all", "models all: no such command. Choose from: trained", id="models all"),
+        pytest.param(
+            "run kg.offline=true",
+            "kg.offline=True: unknown key. Choose from: ",
+            id="run kg.offline=true",
+        ),
+        pytest.param(
+            "run --method trace", "Settings are written KEY=VALUE", id="run --method trace"
+        ),
+        pytest.param(
+            "models all", "models all: no such command. Choose from: trained", id="models all"
+        ),
     ],
 )
-def test_usage_error_is_one_line_with_a_fix(capsys: pytest.CaptureFixture[str], line: str, message: str) -> None:
+def test_usage_error_is_one_line_with_a_fix(
+    capsys: pytest.CaptureFixture[str], line: str, message: str
+) -> None:
     assert main(line.split()) == 2
     output = capsys.readouterr().err
     assert message in output
@@ -135,7 +161,9 @@ def test_no_text_keeps_a_control_character(text: str) -> None:
         pytest.param("[red]x[/]", "[red]x[/]", id="redx/"),
     ],
 )
-def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str], text: str, expected: str) -> None:
+def test_control_characters_are_escaped(
+    capsys: pytest.CaptureFixture[str], text: str, expected: str
+) -> None:
     assert escape_control(text) == expected
     Terminal().line(text)
     Terminal().table(("a", text), [("b", text)], title=text)
@@ -145,7 +173,10 @@ def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str], text
 
 
 def test_streams_escape_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (escape_control("a\r\nb\tc\nd"), escape_control("漢字 é 🤷‍♀️ \u2028")) == ("a\nb\tc\nd", "漢字 é 🤷‍♀️ \u2028")
+    assert (escape_control("a\r\nb\tc\nd"), escape_control("漢字 é 🤷‍♀️ \u2028")) == (
+        "a\nb\tc\nd",
+        "漢字 é 🤷‍♀️ \u2028",
+    )
     stream = io.StringIO()
     PlainLines(stream).line("\x1b]0;title\x07 of \u202egnp.exe")
     assert stream.getvalue() == "\\x1b]0;title\\x07 of \\u202egnp.exe\n"
@@ -158,4 +189,6 @@ def test_streams_escape_control_characters(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_evaluate_accepts_a_server() -> None:
-    assert parse(["evaluate", "last", "judge=three_way", "server=http://127.0.0.1:8000/v1"]).overrides
+    assert parse(
+        ["evaluate", "last", "judge=three_way", "server=http://127.0.0.1:8000/v1"]
+    ).overrides

@@ -34,13 +34,25 @@ TRANSCRIPTS = Path(os.environ.get("KGQA_DATA", "")) / "field" / "search_agent_tr
     ],
 )
 def test_kappa_equals_statsmodels(table: list[list[int]], expected: float | None) -> None:
-    pairs = [(row, column) for row, counts in enumerate(table) for column, n in enumerate(counts) for _ in range(n)]
-    assert cohen_kappa(pairs) == (expected if expected is None else pytest.approx(expected, abs=1e-12))
+    pairs = [
+        (row, column)
+        for row, counts in enumerate(table)
+        for column, n in enumerate(counts)
+        for _ in range(n)
+    ]
+    assert cohen_kappa(pairs) == (
+        expected if expected is None else pytest.approx(expected, abs=1e-12)
+    )
 
 
 def test_agreement_counts_missing_verdicts() -> None:
-    measured = agreement(["correct", None, "incorrect", "correct"], ["correct", "correct", None, "incorrect"])
-    confusion = {"correct": {"correct": 1, "incorrect": 1}, "incorrect": {"correct": 0, "incorrect": 0}}
+    measured = agreement(
+        ["correct", None, "incorrect", "correct"], ["correct", "correct", None, "incorrect"]
+    )
+    confusion = {
+        "correct": {"correct": 1, "incorrect": 1},
+        "incorrect": {"correct": 0, "incorrect": 0},
+    }
     assert measured == LabelAgreement(n=2, left_out=2, percent=50.0, kappa=0.0, confusion=confusion)
     nothing = agreement([None, None], ["correct", None])
     assert (nothing.n, nothing.percent, nothing.kappa, nothing.confusion) == (0, None, None, {})
@@ -57,9 +69,15 @@ def test_scores_agree_with_1597_verdicts_of_gpt_4o(
     files = sorted(TRANSCRIPTS.glob("r1searcher_*.jsonl.gz"))
     if not files:
         pytest.skip("no search_agent_transcripts; set KGQA_DATA")
-    rows = [json.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
+    rows = [
+        json.loads(line)
+        for file in files
+        for line in gzip.decompress(file.read_bytes()).splitlines()
+    ]
     verdicts = [RIGHT if str(row["gpt4o_output"]) == "True" else WRONG for row in rows]
-    questions = [Question(str(place), row["question"], (row["answer"],)) for place, row in enumerate(rows)]
+    questions = [
+        Question(str(place), row["question"], (row["answer"],)) for place, row in enumerate(rows)
+    ]
     scored = [
         score_question(question, Prediction(question.id, row["pred_ans"]), "hotpotqa")
         for question, row in zip(questions, rows, strict=True)
@@ -69,7 +87,10 @@ def test_scores_agree_with_1597_verdicts_of_gpt_4o(
     assert result.percent == pytest.approx(percent, abs=0.005)
     assert (result.n, result.left_out) == (1597, 0)
     assert result.kappa == pytest.approx(kappa, abs=0.0005)
-    assert tuple(result.confusion[mine][other] for mine in (RIGHT, WRONG) for other in (RIGHT, WRONG)) == confusion
+    assert (
+        tuple(result.confusion[mine][other] for mine in (RIGHT, WRONG) for other in (RIGHT, WRONG))
+        == confusion
+    )
 
 
 F1_LIKE = [0.0, 0.0, 0.0, 0.4, 0.5, 2 / 3, 1.0, 1.0]
@@ -77,7 +98,14 @@ F1_LIKE = [0.0, 0.0, 0.0, 0.4, 0.5, 2 / 3, 1.0, 1.0]
 
 @pytest.mark.parametrize(
     ("wins", "losses", "p"),
-    [(10, 2, 0.03857421875), (5, 5, 1), (0, 7, 0.015625), (30, 12, 0.007915897334896727), (1, 0, 1), (0, 0, 1)],
+    [
+        (10, 2, 0.03857421875),
+        (5, 5, 1),
+        (0, 7, 0.015625),
+        (30, 12, 0.007915897334896727),
+        (1, 0, 1),
+        (0, 0, 1),
+    ],
 )
 def test_mcnemar_equals_statsmodels(wins: int, losses: int, p: float) -> None:
     # statsmodels 0.15.0: stats.contingency_tables.mcnemar(exact=True)
@@ -86,13 +114,16 @@ def test_mcnemar_equals_statsmodels(wins: int, losses: int, p: float) -> None:
 
 def test_holm_equals_statsmodels() -> None:
     # stats.multitest.multipletests(method="holm")
-    assert holm([0.01, 0.04, 0.03, 0.005, 0.2, 0.6]) == pytest.approx([0.05, 0.12, 0.12, 0.03, 0.4, 0.6])
+    assert holm([0.01, 0.04, 0.03, 0.005, 0.2, 0.6]) == pytest.approx(
+        [0.05, 0.12, 0.12, 0.03, 0.4, 0.6]
+    )
     assert holm([0.9, 0.8]) == [1.0, 1.0]
     assert holm([]) == []
 
 
 @pytest.mark.parametrize(
-    ("difference", "deviation", "count"), [(2, 30, 1766), (5, 40, 503), (1, 25, 4906), (-2, 30, 1766), (100, 1, 2)]
+    ("difference", "deviation", "count"),
+    [(2, 30, 1766), (5, 40, 503), (1, 25, 4906), (-2, 30, 1766), (100, 1, 2)],
 )
 def test_power_equals_statsmodels(difference: float, deviation: float, count: int) -> None:
     # NormalIndPower(ddof=0).solve_power(ratio=0), ceiled
@@ -110,7 +141,11 @@ def test_the_permutation_test_is_scipys(shift: float) -> None:
     generator = np.random.default_rng(5)
     moved = [a - b + shift * (a > 0.6) for a, b in generator.choice(F1_LIKE, size=(80, 2))]
     reference = permutation_test(
-        (moved,), np.mean, permutation_type="samples", n_resamples=9_999, rng=np.random.default_rng(2)
+        (moved,),
+        np.mean,
+        permutation_type="samples",
+        n_resamples=9_999,
+        rng=np.random.default_rng(2),
     ).pvalue
     # four standard errors at p = 1/2
     assert permutation(moved, seed=0) == pytest.approx(reference, abs=0.02)
@@ -118,17 +153,22 @@ def test_the_permutation_test_is_scipys(shift: float) -> None:
 
 def test_few_differences_have_the_exact_p_value() -> None:
     # three equal differences: all of one sign in 2 of 8 cases
-    assert permutation([0.5, 0.5, 0.5, 0.0], seed=0, resamples=50_000) == pytest.approx(0.25, abs=0.01)
+    assert permutation([0.5, 0.5, 0.5, 0.0], seed=0, resamples=50_000) == pytest.approx(
+        0.25, abs=0.01
+    )
     assert permutation([0.0, 0.0], seed=0) == 1.0
     moved = [0.5, -0.25, 1.0, 0.4, -0.1] * 5
-    assert permutation(moved, seed=1) == permutation(moved[::-1], seed=1) != permutation(moved, seed=2)
+    assert (
+        permutation(moved, seed=1) == permutation(moved[::-1], seed=1) != permutation(moved, seed=2)
+    )
 
 
 def test_all_pairs_of_runs_are_compared_and_corrected() -> None:
     right, wrong = [1.0] * 20, [0.0] * 20
     half = [1.0, 0.5] * 10
     comparisons = compare(
-        {"EM": {"A": right, "B": wrong, "C": right}, "F1": {"A": right, "B": half, "C": half}}, seed=0
+        {"EM": {"A": right, "B": wrong, "C": right}, "F1": {"A": right, "B": half, "C": half}},
+        seed=0,
     )
     assert [(each.metric, each.first, each.second) for each in comparisons] == [
         (metric, *pair) for metric in ("EM", "F1") for pair in (("A", "B"), ("A", "C"), ("B", "C"))
@@ -160,7 +200,9 @@ def test_equal_methods_are_rarely_different(graded: bool) -> None:
     for _ in range(studies):
         chances = source.beta(0.6, 0.8, 80)
         rights = source.random((3, 80)) < chances
-        scores = np.where(rights, 1.0, source.choice([0.0, 0.25, 0.5], size=rights.shape) if graded else 0.0)
+        scores = np.where(
+            rights, 1.0, source.choice([0.0, 0.25, 0.5], size=rights.shape) if graded else 0.0
+        )
         runs = {name: row.tolist() for name, row in zip("ABC", scores, strict=True)}
         alarms += any(difference.significant for difference in compare({"score": runs}, seed=0))
     assert alarms / studies <= 0.06

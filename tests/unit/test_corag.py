@@ -19,13 +19,20 @@ from tests.composed import built_method
 
 OPERA = Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt.")
 COMPOSER = Passage.of("Asbjarne Lyngholt", "Asbjarne Lyngholt was born in Fauskenes.")
-QUESTION = Question("q", "In which town was the composer of The Herring Queen born?", ("Fauskenes",), (OPERA, COMPOSER))
+QUESTION = Question(
+    "q",
+    "In which town was the composer of The Herring Queen born?",
+    ("Fauskenes",),
+    (OPERA, COMPOSER),
+)
 
 
 class World(method_world.World):
     """Sub-queries in order. Sub-answers repeat the sub-query."""
 
-    def __init__(self, queries: Sequence[str], mass: Callable[[str], float | None] = lambda _: 0.5) -> None:
+    def __init__(
+        self, queries: Sequence[str], mass: Callable[[str], float | None] = lambda _: 0.5
+    ) -> None:
         super().__init__(queries, (OPERA, COMPOSER))
         self.mass = mass
 
@@ -54,7 +61,11 @@ class World(method_world.World):
 def test_repeated_sub_query_is_sampled_four_times() -> None:
     world = World(["Query 1: Who composed it?", "nothing"])
     answer = world.answer(max_steps=2, documents=1, passages=2)
-    assert [call.query for call in world.of(Search)] == ["Who composed it?", "nothing", QUESTION.text]
+    assert [call.query for call in world.of(Search)] == [
+        "Who composed it?",
+        "nothing",
+        QUESTION.text,
+    ]
     assert [call.k for call in world.of(Search)] == [2, 2, 1]
     [first, second] = world.prompts("corag/query")
     assert "none" in first
@@ -81,7 +92,10 @@ def test_repeated_sub_query_is_sampled_four_times() -> None:
     world = World(["who?"] * 9)
     answer = world.answer(max_steps=2)
     assert len(world.prompts("corag/query")) == 8
-    assert (answer.figures["sub_queries"], answer.flags) == (1, {"repeated_query": 7, "short_chain": 1})
+    assert (answer.figures["sub_queries"], answer.flags) == (
+        1,
+        {"repeated_query": 7, "short_chain": 1},
+    )
 
 
 def test_best_chain_makes_no_information_least_likely() -> None:
@@ -99,7 +113,10 @@ def test_best_chain_makes_no_information_least_likely() -> None:
     assert answer.notes["penalties"] == [math.log(0.5), math.log(0.01), math.log(0.5)]
     greedy = World(["first", "second"]).answer(max_steps=1, decode="best_of_n", chains=2)
     assert greedy.notes["steps"][0][0] == "first"  # of equal penalties
-    with pytest.raises(ConfigError, match=r"this engine gives no probabilities of texts\. Set method\.decode=greedy"):
+    with pytest.raises(
+        ConfigError,
+        match=r"this engine gives no probabilities of texts\. Set method\.decode=greedy",
+    ):
         World(["who?"], lambda _: None).answer(max_steps=1, decode="best_of_n", chains=1)
 
 
@@ -118,7 +135,10 @@ def test_label_and_quotes_are_no_part_of_a_sub_query(line: str) -> None:
 
 
 def test_sub_query_stays_without_a_label() -> None:
-    assert (read_query("Query letters: who wrote them?"), read_query("")) == ("Query letters: who wrote them?", "")
+    assert (read_query("Query letters: who wrote them?"), read_query("")) == (
+        "Query letters: who wrote them?",
+        "",
+    )
 
 
 RELEASED = {
@@ -139,7 +159,9 @@ def test_released_sub_query_keeps_its_lines(reply: str, query: str) -> None:
 def test_released_replies_and_passages_are_unchanged() -> None:
     world = World(["Who?\nI ask.", ""])
     form = "Doc {number}: {title}"
-    answer = world.answer(replies="released", max_steps=2, documents=2, passages=1, passage="{title}", document=form)
+    answer = world.answer(
+        replies="released", max_steps=2, documents=2, passages=1, passage="{title}", document=form
+    )
     assert [step[:2] for step in answer.notes["steps"]] == [
         ["Who?\nI ask.", "No relevant\ninformation found."],
         ["", "No relevant\ninformation found."],

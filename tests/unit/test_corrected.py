@@ -41,7 +41,12 @@ JUDGES = {
 def cells_of(accuracy: float, sensitivity: float, specificity: float) -> list[float]:
     """Return the probabilities of a `Table`."""
     right, wrong = accuracy, 1 - accuracy
-    return [right * sensitivity, wrong * (1 - specificity), right * (1 - sensitivity), wrong * specificity]
+    return [
+        right * sensitivity,
+        wrong * (1 - specificity),
+        right * (1 - sensitivity),
+        wrong * specificity,
+    ]
 
 
 def includes(estimate: Estimate, value: float) -> bool:
@@ -104,7 +109,9 @@ def test_interval_by_own_labels_covers(name: str, judged: int, count: int) -> No
     covered = 0
     for row, accepted in zip(labeled, others, strict=True):
         table = Table(*map(int, row))
-        estimate = correct_by_own_labels(int(accepted) + table.right_right + table.right_wrong, judged, table)
+        estimate = correct_by_own_labels(
+            int(accepted) + table.right_right + table.right_wrong, judged, table
+        )
         covered += includes(estimate, 100 * accuracy)
     # 1,000 studies: two standard errors are 1.4 points
     assert 0.93 <= covered / STUDIES <= 0.98
@@ -114,7 +121,9 @@ def test_interval_by_own_labels_covers(name: str, judged: int, count: int) -> No
 def test_interval_by_rates_covers(name: str) -> None:
     accuracy = JUDGES[name][0]
     generator = np.random.default_rng(54)
-    labeled = generator.multinomial(150, cells_of(0.5, *JUDGES[name][1:]), size=STUDIES)  # of another set of answers
+    labeled = generator.multinomial(
+        150, cells_of(0.5, *JUDGES[name][1:]), size=STUDIES
+    )  # of another set of answers
     accepted = generator.binomial(400, sum(cells_of(*JUDGES[name])[:2]), size=STUDIES)
     covered = 0
     for row, right in zip(labeled, accepted, strict=True):
@@ -132,7 +141,9 @@ def test_kappa_interval_covers(name: str) -> None:
     true = (cells[0] + cells[3] - expected) / (1 - expected)
     covered, studies = 0, 0
     # equal tables have equal intervals
-    rows, times = np.unique(generator.multinomial(100, cells, size=STUDIES), axis=0, return_counts=True)
+    rows, times = np.unique(
+        generator.multinomial(100, cells, size=STUDIES), axis=0, return_counts=True
+    )
     for row, count in zip(rows, times, strict=True):
         first = ["r"] * (row[0] + row[1]) + ["w"] * (row[2] + row[3])
         second = ["r"] * row[0] + ["w"] * row[1] + ["r"] * row[2] + ["w"] * row[3]
@@ -152,7 +163,9 @@ def test_width_halves_with_that_many_labels() -> None:
     assert more is not None
     factor = (100 + more) / 100
     before = correct_by_own_labels(6_000, 10_000, table)
-    after = correct_by_own_labels(6_000, 10_000, Table(*(round(factor * count) for count in astuple(table))))
+    after = correct_by_own_labels(
+        6_000, 10_000, Table(*(round(factor * count) for count in astuple(table)))
+    )
     assert before.low is not None
     assert before.high is not None
     assert after.low is not None
@@ -178,12 +191,18 @@ def recorded_verdicts() -> np.ndarray:
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             for row in map(json.loads, lines):
                 answer, gold = row["pred_ans"].strip(), row["answer"]
-                judged = (exact_match(answer, gold), contains_gold(answer, [gold]), row["gpt4o_output"] == "True")
+                judged = (
+                    exact_match(answer, gold),
+                    contains_gold(answer, [gold]),
+                    row["gpt4o_output"] == "True",
+                )
                 rows.append([float(each) for each in judged])
     return np.array(rows)
 
 
-@pytest.mark.skipif(not TRANSCRIPTS.is_dir(), reason="needs KGQA_DATA with the recorded transcripts")
+@pytest.mark.skipif(
+    not TRANSCRIPTS.is_dir(), reason="needs KGQA_DATA with the recorded transcripts"
+)
 @pytest.mark.parametrize(("judge", "naive"), [(0, 0.0), (1, 0.1)], ids=["em", "containment"])
 @pytest.mark.parametrize("count", [100, 200])
 def test_corrected_interval_covers_recorded_verdicts(judge: int, naive: float, count: int) -> None:

@@ -37,20 +37,38 @@ def test_musique_record(tmp_path: Path) -> None:
     assert question.decomposition == (Hop("a >> b", "x", question.passages[1].id),)
     assert (question.hops, question.type) == (1, "2hop")
     steps = [{"question": "a >> b", "answer": "x", "paragraph_support_idx": None}]
-    question = only(musique(lines(tmp_path, musique_record(question_decomposition=steps, type="comparison"))))
+    question = only(
+        musique(lines(tmp_path, musique_record(question_decomposition=steps, type="comparison")))
+    )
     assert (question.decomposition, question.type) == ((Hop("a >> b", "x", ""),), "comparison")
     dataset = musique(lines(tmp_path, musique_record(answerable=False), musique_record()))
     assert [each and each.id for each in dataset.read()] == [None, "2hop__1_2"]
     assert [each.id for each in dataset.questions()] == ["2hop__1_2"]
-    assert "no answerable questions" in refusal(musique(lines(tmp_path, musique_record(answerable=False))))
-    bare = {"id": "plain", "question": "?", "answer": "x", "supporting_titles": ["T &lt;1&gt;", "U"]}
+    assert "no answerable questions" in refusal(
+        musique(lines(tmp_path, musique_record(answerable=False)))
+    )
+    bare = {
+        "id": "plain",
+        "question": "?",
+        "answer": "x",
+        "supporting_titles": ["T &lt;1&gt;", "U"],
+    }
     question = only(musique(lines(tmp_path, bare)))
     assert question.support_titles == {"T <1>", "U"}
-    assert (question.hops, question.type, question.support, question.passages) == (None, "", frozenset(), ())
+    assert (question.hops, question.type, question.support, question.passages) == (
+        None,
+        "",
+        frozenset(),
+        (),
+    )
 
 
 def test_hotpotqa_record(tmp_path: Path) -> None:
-    records = [hotpotqa_record(), hotpotqa_record(_id="b", type="bridge_comparison"), hotpotqa_record(_id="c", type="")]
+    records = [
+        hotpotqa_record(),
+        hotpotqa_record(_id="b", type="bridge_comparison"),
+        hotpotqa_record(_id="c", type=""),
+    ]
     question, *others = hotpotqa(array(tmp_path, *records)).questions()
     assert question.passages == (
         Passage.of("A & B", "One. Two.", ("One.", " Two. ", "")),
@@ -62,21 +80,41 @@ def test_hotpotqa_record(tmp_path: Path) -> None:
     assert [question.hops, *(other.hops for other in others)] == [2, 4, None]
     evidences = [[" C", "director", "Ann"], ["Ann", "born", "1900"]]
     question = only(hotpotqa(array(tmp_path, hotpotqa_record(evidences=evidences))))
-    assert question.decomposition == (Hop("C, director", "Ann", question.passages[1].id), Hop("Ann, born", "1900", ""))
+    assert question.decomposition == (
+        Hop("C, director", "Ann", question.passages[1].id),
+        Hop("Ann, born", "1900", ""),
+    )
 
 
 def test_gold_is_the_passage_with_the_sentence(tmp_path: Path) -> None:
-    question = only(hotpotqa(array(tmp_path, hotpotqa_record(supporting_facts=[["C", 0], ["D &amp; E", 0]]))))
+    question = only(
+        hotpotqa(array(tmp_path, hotpotqa_record(supporting_facts=[["C", 0], ["D &amp; E", 0]])))
+    )
     assert question.support == {question.passages[1].id, "missing:D & E"}
     assert question.support_titles == {"C", "D & E"}
-    context = [["C", ["Short."]], ["C", ["One.", "Two."]], ["C", ["Other.", "Two."]], ["C", ["One.", "Two."]]]
-    question = only(hotpotqa(array(tmp_path, hotpotqa_record(context=context, supporting_facts=[["C", 1]]))))
+    context = [
+        ["C", ["Short."]],
+        ["C", ["One.", "Two."]],
+        ["C", ["Other.", "Two."]],
+        ["C", ["One.", "Two."]],
+    ]
+    question = only(
+        hotpotqa(array(tmp_path, hotpotqa_record(context=context, supporting_facts=[["C", 1]])))
+    )
     assert question.support == {question.passages[1].id}
     assert question.passages[1] == question.passages[3]
     bare = {"id": "a", "question": "?", "answer": "x", "type": "bridge"}
-    several = {"id": "a", "question": "?", "answers": ["Ann", "Anne"], "answer_aliases": ["A.", "Ann", " "]}
+    several = {
+        "id": "a",
+        "question": "?",
+        "answers": ["Ann", "Anne"],
+        "answer_aliases": ["A.", "Ann", " "],
+    }
     assert only(hotpotqa(array(tmp_path, several))).answers == ("Ann", "Anne", "A.")
-    assert only(hotpotqa(array(tmp_path, {**bare, "answers": ["Anne", "x"]}))).answers == ("x", "Anne")
+    assert only(hotpotqa(array(tmp_path, {**bare, "answers": ["Anne", "x"]}))).answers == (
+        "x",
+        "Anne",
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +122,10 @@ def test_gold_is_the_passage_with_the_sentence(tmp_path: Path) -> None:
     [
         pytest.param({"supporting_facts": [["A &amp; B", 0], ["C", 2], ["C", 3]]}, id="facts"),
         pytest.param({"supporting_titles": ["A & B", "C"]}, id="titles"),
-        pytest.param({"supporting_titles": ["C"], "supporting_facts": [["A &amp; B", 1]]}, id="titles and facts"),
+        pytest.param(
+            {"supporting_titles": ["C"], "supporting_facts": [["A &amp; B", 1]]},
+            id="titles and facts",
+        ),
     ],
 )
 def test_gold_without_passages_is_titles(tmp_path: Path, gold: dict[str, Any]) -> None:
@@ -100,11 +141,22 @@ ALIASES = Path("id_aliases.json")
 def test_alias_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     aliases = tmp_path / "id_aliases.json"
     aliases.write_text('{"Q_id": "Q1", "aliases": ["UK", "Britain"], "demonyms": ["British"]}\n')
-    file = array(tmp_path, hotpotqa_record(answer="UK", answer_id="Q1"), hotpotqa_record(_id="b", answer_id=None))
+    file = array(
+        tmp_path,
+        hotpotqa_record(answer="UK", answer_id="Q1"),
+        hotpotqa_record(_id="b", answer_id=None),
+    )
     # a file name is looked up next to the questions
-    answers = [[question.answers for question in hotpotqa(file, path).questions()] for path in (aliases, ALIASES)]
+    answers = [
+        [question.answers for question in hotpotqa(file, path).questions()]
+        for path in (aliases, ALIASES)
+    ]
     assert answers == [[("UK", "Britain", "British"), ("yes",)]] * 2
-    assert hotpotqa(file).sha256 != hotpotqa(file, aliases).sha256 == hotpotqa(file, Path("auto")).sha256
+    assert (
+        hotpotqa(file).sha256
+        != hotpotqa(file, aliases).sha256
+        == hotpotqa(file, Path("auto")).sha256
+    )
     assert hotpotqa(file, Path("auto")).missing_golds == ""
     assert hotpotqa(file).corpus_identity() == hotpotqa(file, aliases).corpus_identity()
     monkeypatch.setenv("KGQA_DATA", str(tmp_path / "data"))
@@ -118,7 +170,9 @@ def test_alias_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("below", ["", "questions", "musique"])
-@pytest.mark.parametrize(("root", "variable"), [("own", "own"), ("data", "")], ids=["KGQA_DATA", "data"])
+@pytest.mark.parametrize(
+    ("root", "variable"), [("own", "own"), ("data", "")], ids=["KGQA_DATA", "data"]
+)
 def test_data_folders_are_searched(
     root: str, variable: str, below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +193,9 @@ def test_data_folders_are_searched(
         pytest.param(lambda text: f"{text}\r\n\r\n".encode(), id="blank line"),
     ],
 )
-def test_encoding_is_recognized_by_the_content(encode: Callable[[str], bytes], tmp_path: Path) -> None:
+def test_encoding_is_recognized_by_the_content(
+    encode: Callable[[str], bytes], tmp_path: Path
+) -> None:
     (tmp_path / "questions").write_bytes(encode(json.dumps(MUSIQUE)))
     assert only(musique(tmp_path / "questions")).id == "2hop__1_2"
 
@@ -156,7 +212,10 @@ def test_missing_files_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("KGQA_DATA", str(tmp_path / "nowhere"))
     message = refusal(musique(None))
     assert "kgqa data download dataset=musique" in message
-    assert all(place in message for place in ("musique_dev.jsonl", str(tmp_path / "nowhere"), "data/musique"))
+    assert all(
+        place in message
+        for place in ("musique_dev.jsonl", str(tmp_path / "nowhere"), "data/musique")
+    )
     assert refusal(musique("none.jsonl")).startswith("dataset.path=none.jsonl: no such file")
     os.mkfifo("pipe")
     assert refusal(musique("pipe")) == "dataset.path=pipe: a pipe or a device. Name a file"
@@ -176,7 +235,9 @@ WHOLE = json.dumps(MUSIQUE).encode()
         pytest.param(b"[]", ": no answerable questions", id="no questions"),
         pytest.param(b"[\n" + WHOLE[:-30], ": not JSON: .*download it again", id="open list"),
         pytest.param(WHOLE + b'\n{"id": "b', ":2: not JSON", id="open line"),
-        pytest.param(b'{"id": "caf\xe9"}\n', r":1: not JSON: not UTF-8 \(byte 0xe9\)", id="other encoding"),
+        pytest.param(
+            b'{"id": "caf\xe9"}\n', r":1: not JSON: not UTF-8 \(byte 0xe9\)", id="other encoding"
+        ),
         pytest.param(gzip.compress(WHOLE)[:-20], ": broken gzip file", id="truncated gzip"),
         pytest.param(
             json.dumps(musique_record(question="\ud800?")).encode(),
@@ -190,7 +251,9 @@ WHOLE = json.dumps(MUSIQUE).encode()
         ),
     ],
 )
-def test_invalid_file_is_rejected_with_its_place(tmp_path: Path, content: bytes, error: str) -> None:
+def test_invalid_file_is_rejected_with_its_place(
+    tmp_path: Path, content: bytes, error: str
+) -> None:
     file = tmp_path / "questions.jsonl"
     file.write_bytes(content)
     assert re.match(f"{re.escape(str(file))}{error}", refusal(musique(file)))
@@ -209,7 +272,9 @@ def test_invalid_file_is_rejected_with_its_place(tmp_path: Path, content: bytes,
         ),
     ],
 )
-def test_invalid_record_is_rejected_with_its_line(tmp_path: Path, changes: dict[str, Any], error: str) -> None:
+def test_invalid_record_is_rejected_with_its_line(
+    tmp_path: Path, changes: dict[str, Any], error: str
+) -> None:
     file = lines(tmp_path, musique_record(id="a"), musique_record(**changes))
     assert re.match(f"{re.escape(str(file))}:2: {error}", refusal(musique(file)))
 
@@ -219,5 +284,10 @@ def test_file_of_another_dataset_suggests_it(tmp_path: Path) -> None:
     assert "record 1 (id 5a): type='inference'" in message
     assert "looks like 2wiki" in message
     message = refusal(musique(array(tmp_path, hotpotqa_record())))
-    assert "record 1 (id 5a): no key 'id'. This looks like hotpotqa: run with dataset=hotpotqa" in message
-    assert "This looks like musique: run with dataset=musique" in refusal(hotpotqa(lines(tmp_path, MUSIQUE)))
+    assert (
+        "record 1 (id 5a): no key 'id'. This looks like hotpotqa: run with dataset=hotpotqa"
+        in message
+    )
+    assert "This looks like musique: run with dataset=musique" in refusal(
+        hotpotqa(lines(tmp_path, MUSIQUE))
+    )

@@ -16,9 +16,17 @@ from tests.unit.files import jsonl, refusal, write
 from tests.unit.question_files import musique
 
 Record = dict[str, Any]
-ANN, BOB = {"title": "Ann", "text": "Ann is a painter."}, {"title": "Bob &amp; Co.", "text": "A shop."}
+ANN, BOB = (
+    {"title": "Ann", "text": "Ann is a painter."},
+    {"title": "Bob &amp; Co.", "text": "A shop."},
+)
 EXPECTED = [Passage.of("Ann", "Ann is a painter."), Passage.of("Bob & Co.", "A shop.")]
-HOTPOTQA: Record = {"_id": "a", "question": "Who?", "answer": "Ann", "context": [["Ann", ["Ann is ", " a painter."]]]}
+HOTPOTQA: Record = {
+    "_id": "a",
+    "question": "Who?",
+    "answer": "Ann",
+    "context": [["Ann", ["Ann is ", " a painter."]]],
+}
 ONE = {"idx": 0, "title": "Ann", "paragraph_text": "Ann is a painter.", "is_supporting": True}
 MUSIQUE: Record = {"id": "2hop__1", "question": "Who?", "answer": "Ann", "paragraphs": [ONE]}
 
@@ -33,7 +41,9 @@ def dataset(path: Path, *corpora: Path | str) -> MuSiQue:
     [
         pytest.param(json.dumps([ANN, BOB]), id="list"),
         pytest.param(json.dumps([ANN, BOB], indent=2), id="indented list"),
-        pytest.param(jsonl(ANN, {"title": "Bob &amp; Co.", "paragraph_text": "A shop."}), id="lines"),
+        pytest.param(
+            jsonl(ANN, {"title": "Bob &amp; Co.", "paragraph_text": "A shop."}), id="lines"
+        ),
     ],
 )
 def test_passages_of_a_file_are_read(text: str, name: str, tmp_path: Path) -> None:
@@ -52,11 +62,15 @@ def test_pages_of_sentences_are_read(indent: int | None, tmp_path: Path) -> None
     ("contexts", "count"),
     [
         pytest.param(
-            json.dumps([HOTPOTQA, {"_id": "b", "question": "?", "context": HOTPOTQA["context"]}]), 2, id="hotpotqa"
+            json.dumps([HOTPOTQA, {"_id": "b", "question": "?", "context": HOTPOTQA["context"]}]),
+            2,
+            id="hotpotqa",
         ),
         pytest.param(jsonl(MUSIQUE, {**MUSIQUE, "answerable": False}), 2, id="musique"),
         pytest.param(
-            jsonl({"question_id": "q", "question_text": "?", "contexts": MUSIQUE["paragraphs"]}), 1, id="ircot"
+            jsonl({"question_id": "q", "question_text": "?", "contexts": MUSIQUE["paragraphs"]}),
+            1,
+            id="ircot",
         ),
     ],
 )
@@ -70,17 +84,27 @@ def test_articles_of_iirc_are_read(indent: int | None, tmp_path: Path) -> None:
     long = 'one two three four five six seven eight nine <a href="x">ten</a> &lt;eleven&gt; 1 < 2'
     articles = {"ann (painter)": f"{' '.join('0123456789')}\n{long}\n\n  {long} more "}
     plain = "one two three four five six seven eight nine ten <eleven> 1 < 2"
-    passages = list(corpus.read(write(tmp_path / "context_articles.json", json.dumps(articles, indent=indent))))
-    assert passages == [Passage.of("ann (painter)", plain), Passage.of("ann (painter)", f"{plain} more")]
+    passages = list(
+        corpus.read(write(tmp_path / "context_articles.json", json.dumps(articles, indent=indent)))
+    )
+    assert passages == [
+        Passage.of("ann (painter)", plain),
+        Passage.of("ann (painter)", f"{plain} more"),
+    ]
 
 
-def test_corpus_is_all_files_or_else_the_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_corpus_is_all_files_or_else_the_contexts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KGQA_DATA", str(tmp_path))
     further = {"title": "B", "paragraph_text": "B.", "is_supporting": False}
     other = {**MUSIQUE, "id": "b", "paragraphs": [*MUSIQUE["paragraphs"], further]}
     questions = write(tmp_path / "q.jsonl", jsonl(MUSIQUE, other))
     assert [passage.title for passage in dataset(questions).passages()] == ["Ann", "B"]
-    both, ann = write(tmp_path / "a.jsonl", jsonl(BOB, ANN, BOB)), write(tmp_path / "c.jsonl", jsonl(ANN))
+    both, ann = (
+        write(tmp_path / "a.jsonl", jsonl(BOB, ANN, BOB)),
+        write(tmp_path / "c.jsonl", jsonl(ANN)),
+    )
     write(tmp_path / "corpora" / "b.json", json.dumps([ANN]))
     assert list(dataset(questions, both, "b.json").passages()) == EXPECTED[::-1]
     copy = write(tmp_path / "d.jsonl", jsonl(ANN))
@@ -100,12 +124,28 @@ EMPTY = "no passages with text in this file"
         pytest.param("", "the file is empty", id="empty file"),
         pytest.param("{}", EMPTY, id="empty object"),
         pytest.param(jsonl({**MUSIQUE, "paragraphs": []}), EMPTY, id="no paragraphs"),
-        pytest.param(jsonl({"question": "Who?", "answer": "Ann", "supporting_titles": ["Ann"]}), EMPTY, id="questions"),
-        pytest.param(jsonl({"title": "Ann", "text": ""}, {"title": "Bob", "text": " "}), EMPTY, id="blank texts"),
+        pytest.param(
+            jsonl({"question": "Who?", "answer": "Ann", "supporting_titles": ["Ann"]}),
+            EMPTY,
+            id="questions",
+        ),
+        pytest.param(
+            jsonl({"title": "Ann", "text": ""}, {"title": "Bob", "text": " "}),
+            EMPTY,
+            id="blank texts",
+        ),
         pytest.param(json.dumps({"Ann": [], "Bob": [""]}), EMPTY, id="blank pages"),
-        pytest.param(jsonl(ANN, {"title": "Bob"}), "c.json:2: no key 'text'", id="line without text"),
-        pytest.param(jsonl(ANN, {"title": 5, "text": "Bob."}), "c.json:2: title=5", id="number as title"),
-        pytest.param(json.dumps([ANN, {"title": "Bob"}]), "c.json: record 2: no key 'text'", id="record without text"),
+        pytest.param(
+            jsonl(ANN, {"title": "Bob"}), "c.json:2: no key 'text'", id="line without text"
+        ),
+        pytest.param(
+            jsonl(ANN, {"title": 5, "text": "Bob."}), "c.json:2: title=5", id="number as title"
+        ),
+        pytest.param(
+            json.dumps([ANN, {"title": "Bob"}]),
+            "c.json: record 2: no key 'text'",
+            id="record without text",
+        ),
         pytest.param(
             json.dumps({"Ann": ["A."], "Bob": [1]}, indent=0),
             "c.json (Bob): expected the sentences",

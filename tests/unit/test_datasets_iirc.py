@@ -52,7 +52,12 @@ NONE = {"type": "none"}
 
 def processed(**changes: Any) -> Record:
     def paragraph(title: str, supporting: bool) -> Record:
-        return {"idx": 0, "title": title, "paragraph_text": f"{title} in words.", "is_supporting": supporting}
+        return {
+            "idx": 0,
+            "title": title,
+            "paragraph_text": f"{title} in words.",
+            "is_supporting": supporting,
+        }
 
     record = {
         "question_id": "q_2", "question_text": "Who owned the ship?",
@@ -74,13 +79,20 @@ def dataset(folder: Path, *records: Record) -> IIRC:
 
 def test_original_form_has_pinned_and_linked_passages(tmp_path: Path) -> None:
     (record,) = read(tmp_path, original(question(VALUE)))
-    assert record.pinned == (Passage.of("Marla Fenn", "Fenn was born in Tarnwick and sailed on the Heron."),)
+    assert record.pinned == (
+        Passage.of("Marla Fenn", "Fenn was born in Tarnwick and sailed on the Heron."),
+    )
     assert record.support_titles == {"tarnwick", "Heron & Sons"}
-    assert record.quoted == (Passage.of("tarnwick", "founded in 1388"), Passage.of("Heron & Sons", "since 1402"))
+    assert record.quoted == (
+        Passage.of("tarnwick", "founded in 1388"),
+        Passage.of("Heron & Sons", "since 1402"),
+    )
     assert (record.passages, record.support) == ((), frozenset())
     assert (record.id, record.type, record.hops) == ("q_1", "value", None)
     several = dataset(
-        tmp_path, original(question(NONE), question(BINARY, qid="q_2")), original(question(NONE, qid="3"))
+        tmp_path,
+        original(question(NONE), question(BINARY, qid="q_2")),
+        original(question(NONE, qid="3")),
     )
     assert [each.id if each else None for each in several.read()] == [None, "q_2", None]
     assert [each.id for each in several.questions()] == ["q_2"]
@@ -102,7 +114,10 @@ def test_original_form_has_one_gold_per_kind(tmp_path: Path, answer: Record, gol
 def test_processed_form_has_paragraphs_and_answers(tmp_path: Path) -> None:
     (record,) = read(tmp_path, processed())
     assert [passage.title for passage in record.passages] == ["Heron", "Tarnwick", "Marla Fenn"]
-    assert ([passage.title for passage in record.pinned], record.answers) == (["Marla Fenn"], ("Hugo Pell",))
+    assert ([passage.title for passage in record.pinned], record.answers) == (
+        ["Marla Fenn"],
+        ("Hugo Pell",),
+    )
     # the main passage is in every prompt
     assert record.support == {record.passages[0].id}
     assert record.support_titles == {"Heron"}
@@ -113,23 +128,37 @@ def test_processed_form_has_paragraphs_and_answers(tmp_path: Path) -> None:
     [
         pytest.param([{"number": "7", "spans": ["x"]}], "7", id="number"),
         pytest.param(
-            [{"number": "", "date": {"day": "3", "month": "May", "year": "1902"}, "spans": []}], "3-May-1902", id="date"
+            [{"number": "", "date": {"day": "3", "month": "May", "year": "1902"}, "spans": []}],
+            "3-May-1902",
+            id="date",
         ),
         # the commonest of several annotators
-        pytest.param([{"spans": ["a"]}, {"spans": ["b"]}, {"spans": ["b"]}], "b", id="most frequent span"),
+        pytest.param(
+            [{"spans": ["a"]}, {"spans": ["b"]}, {"spans": ["b"]}], "b", id="most frequent span"
+        ),
         # the commonest of several annotators
         pytest.param([{"spans": ["a", "b"]}], '["a", "b"]', id="two spans"),
     ],
 )
-def test_processed_form_has_answers_as_in_drop(tmp_path: Path, answers: list[Record], gold: str) -> None:
-    assert [each.answers for each in read(tmp_path, processed(answers_objects=answers))] == [(gold,)]
+def test_processed_form_has_answers_as_in_drop(
+    tmp_path: Path, answers: list[Record], gold: str
+) -> None:
+    assert [each.answers for each in read(tmp_path, processed(answers_objects=answers))] == [
+        (gold,)
+    ]
 
 
 @pytest.mark.parametrize(
     ("record", "error"),
     [
-        pytest.param(original(question({"type": "spam"})), "questions.0.answer.type='spam'", id="unknown type"),
-        pytest.param(original(question(span())), "question q_1: the answer has no text", id="empty span"),
+        pytest.param(
+            original(question({"type": "spam"})),
+            "questions.0.answer.type='spam'",
+            id="unknown type",
+        ),
+        pytest.param(
+            original(question(span())), "question q_1: the answer has no text", id="empty span"
+        ),
         pytest.param(original(question(VALUE), text=None), "text=None", id="no text"),
         pytest.param(processed(answers_objects=[]), "the answer has no text", id="no answers"),
         pytest.param(

@@ -53,7 +53,10 @@ def read(preset: str, path: Path) -> list[Question]:
 
 
 def test_records_are_read(tmp_path: Path) -> None:
-    gold, other = Passage.of("Candle Bridge", "Ann Lund built it."), Passage.of("River Corrow", "A river.")
+    gold, other = (
+        Passage.of("Candle Bridge", "Ann Lund built it."),
+        Passage.of("River Corrow", "A river."),
+    )
     first, second = read("hipporag_nq", write(tmp_path / "q.json", [NQ, NQ]))
     assert first == Question(
         "1", "Who built the Candle Bridge?", ("Ann Lund", "A. Lund"), (gold, other),
@@ -79,7 +82,11 @@ def test_records_are_read(tmp_path: Path) -> None:
     ("preset", "content", "name", "message"),
     [
         pytest.param(
-            "hipporag_nq", [{**NQ, "reference": []}], "q.json", "record 1: no gold answer in reference", id="no answer"
+            "hipporag_nq",
+            [{**NQ, "reference": []}],
+            "q.json",
+            "record 1: no gold answer in reference",
+            id="no answer",
         ),
         pytest.param(
             "hipporag_nq",
@@ -89,17 +96,39 @@ def test_records_are_read(tmp_path: Path) -> None:
             id="no question",
         ),
         pytest.param(
-            "hipporag_nq", [{**NQ, "contexts": [{"title": "a"}]}], "q.json", "no key 'text'", id="no passage text"
+            "hipporag_nq",
+            [{**NQ, "contexts": [{"title": "a"}]}],
+            "q.json",
+            "no key 'text'",
+            id="no passage text",
         ),
-        pytest.param("hipporag_popqa", [{**POPQA, "id": None}], "q.json", "no 'id'. Correct the record", id="no id"),
+        pytest.param(
+            "hipporag_popqa",
+            [{**POPQA, "id": None}],
+            "q.json",
+            "no 'id'. Correct the record",
+            id="no id",
+        ),
         pytest.param("hipporag_nq", ["text"], "q.json", "no gold answer", id="text as record"),
         pytest.param(
-            "frames", 'Prompt\tAnswer\n"Who', "t.tsv", "t.tsv:1: not a table of tab-separated values", id="open quote"
+            "frames",
+            'Prompt\tAnswer\n"Who',
+            "t.tsv",
+            "t.tsv:1: not a table of tab-separated values",
+            id="open quote",
         ),
-        pytest.param("frames", "Question\tAnswer\nWho\tAnn\n", "t.tsv", "t.tsv:2: no 'Prompt'", id="no column"),
+        pytest.param(
+            "frames",
+            "Question\tAnswer\nWho\tAnn\n",
+            "t.tsv",
+            "t.tsv:2: no 'Prompt'",
+            id="no column",
+        ),
     ],
 )
-def test_invalid_records_are_one_line(tmp_path: Path, preset: str, content: Any, name: str, message: str) -> None:
+def test_invalid_records_are_one_line(
+    tmp_path: Path, preset: str, content: Any, name: str, message: str
+) -> None:
     file = write(tmp_path / name, content)
     assert message in refusal(read, preset, file, error=DataError)
 
@@ -107,7 +136,10 @@ def test_invalid_records_are_one_line(tmp_path: Path, preset: str, content: Any,
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"reference": [{"text": "Ann"}]}, "reference={'text': 'Ann'}: must be a text. Name a key of it"),
+        (
+            {"reference": [{"text": "Ann"}]},
+            "reference={'text': 'Ann'}: must be a text. Name a key of it",
+        ),
         ({"reference": "['Ann', ['Bo']]"}, "reference=['Bo']: must be a text"),
         ({"question": " "}, "the question is empty"),
         ({"question": ["Who?", "Where?"]}, "2 values of 'question'"),
@@ -115,7 +147,9 @@ def test_invalid_records_are_one_line(tmp_path: Path, preset: str, content: Any,
     ],
     ids=["object", "list in a list", "empty", "two questions", "question object"],
 )
-def test_value_that_is_no_text_is_one_line(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_value_that_is_no_text_is_one_line(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     file = write(tmp_path / "q.json", [NQ | change])
     assert message in refusal(lambda: read("hipporag_nq", file))
 
@@ -129,7 +163,11 @@ def test_empty_id_is_one_line(tmp_path: Path) -> None:
     ("preset", "file", "content"),
     [
         ("hipporag_musique", "hipporag/musique.json", [MUSIQUE]),
-        ("hipporag_2wiki", "hipporag/2wikimultihopqa.json", [{**HOTPOTQA, "type": "compositional"}]),
+        (
+            "hipporag_2wiki",
+            "hipporag/2wikimultihopqa.json",
+            [{**HOTPOTQA, "type": "compositional"}],
+        ),
         ("hipporag_hotpotqa", "hipporag/hotpotqa.json", [HOTPOTQA]),
         ("hipporag_nq", "hipporag/nq_rear.json", [NQ]),
         ("hipporag_popqa", "hipporag/popqa.json", [POPQA]),
@@ -150,7 +188,10 @@ def test_downloaded_files_and_hipporag_corpus_are_used(
     preset: str, file: str, content: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KGQA_DATA", str(tmp_path))
-    passages = [{"idx": 0, "title": "T", "text": "Two."}, {"idx": 1, "title": "B", "text": "Other."}]
+    passages = [
+        {"idx": 0, "title": "T", "text": "Two."},
+        {"idx": 1, "title": "B", "text": "Other."},
+    ]
     path = write(tmp_path / file, content)
     write(path.with_name(f"{path.stem}_corpus.json"), passages)
     source = build(composed_node("dataset", preset), "dataset")
@@ -162,7 +203,12 @@ def test_downloaded_files_and_hipporag_corpus_are_used(
 
 
 FOLDER = Path(os.environ.get("KGQA_DATA", "")) / "field" / "seven_sets"
-RECORD = {"id": "test_0", "question": "who is it", "golden_answers": ["Ann", " ", "Anne", "Ann"], "metadata": {"a": 1}}
+RECORD = {
+    "id": "test_0",
+    "question": "who is it",
+    "golden_answers": ["Ann", " ", "Anne", "Ann"],
+    "metadata": {"a": 1},
+}
 
 
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="no seven_sets; set KGQA_DATA")
@@ -206,8 +252,14 @@ def test_record_has_each_answer_once(preset: str, is_own_folder: bool, tmp_path:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        pytest.param({"golden_answers": []}, "golden_answers=[]: no gold answer. Remove the question", id="no answers"),
-        pytest.param({"golden_answers": [" "]}, "golden_answers=[' ']: no gold answer", id="blank answer"),
+        pytest.param(
+            {"golden_answers": []},
+            "golden_answers=[]: no gold answer. Remove the question",
+            id="no answers",
+        ),
+        pytest.param(
+            {"golden_answers": [" "]}, "golden_answers=[' ']: no gold answer", id="blank answer"
+        ),
         # of a multiple-choice question
         pytest.param({"golden_answers": [2]}, "golden_answers.0=2", id="number as answer"),
         # of a multiple-choice question
@@ -233,18 +285,30 @@ def test_reader_of_another_format_is_suggested(tmp_path: Path, preset: str) -> N
 
 def test_corpus_titles_have_no_quotes(tmp_path: Path) -> None:
     contents = ['"Ann Lee"\nAnn is a painter.', "Bob\nBob\nbuilds.", "one line", '"\nx']
-    file = write(tmp_path / "c.jsonl", jsonl(*({"id": str(n), "contents": text} for n, text in enumerate(contents))))
+    file = write(
+        tmp_path / "c.jsonl",
+        jsonl(*({"id": str(n), "contents": text} for n, text in enumerate(contents))),
+    )
     assert list(corpus.read(file)) == [
         Passage.of("Ann Lee", "Ann is a painter."), Passage.of("Bob", "Bob\nbuilds."), Passage.of("", "one line"),
         Passage.of('"', "x"),
     ]  # fmt: skip
-    both = {"id": "0", "title": "Ann", "text": "Ann is a painter.", "contents": "Ann\nAnn is a painter."}
-    assert list(corpus.read(write(tmp_path / "b.jsonl", both))) == [Passage.of("Ann", "Ann is a painter.")]
+    both = {
+        "id": "0",
+        "title": "Ann",
+        "text": "Ann is a painter.",
+        "contents": "Ann\nAnn is a painter.",
+    }
+    assert list(corpus.read(write(tmp_path / "b.jsonl", both))) == [
+        Passage.of("Ann", "Ann is a painter.")
+    ]
     questions = write(tmp_path / "q.jsonl", RECORD)
     searched = write(tmp_path / "c.jsonl", {"id": "0", "contents": '"A"\nText.'})
     named = built_dataset("flashrag", questions, corpus=str(searched))
     assert list(named.passages()) == [Passage.of("A", "Text.")]
-    with pytest.raises(DataError, match=r"no passages with text in this file\. Name the file to search in"):
+    with pytest.raises(
+        DataError, match=r"no passages with text in this file\. Name the file to search in"
+    ):
         list(built_dataset("flashrag", questions).passages())
 
 

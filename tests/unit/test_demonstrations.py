@@ -28,14 +28,23 @@ CHAIN = {
     ],
 }
 DOCUMENT = {"title": "Elm", "text": "Elm is by Fir.", "triples": [["Elm", "painter", "Fir"]]}
-RELEASED_STEP = {"question": "Who painted Elm?", "triples": ["<y>"], "candidate_triples": ["A. none", "B. <z>"]}
+RELEASED_STEP = {
+    "question": "Who painted Elm?",
+    "triples": ["<y>"],
+    "candidate_triples": ["A. none", "B. <z>"],
+}
 RELEASED = {
     "TRIPLE_EXAMPLARS_HOTPOTQA": [
         {"title": "Elm", "text": "Elm is by Fir.", "triples": "<Elm; painter; Fir>\n<Elm; a>"}
     ],
     "GENERATING_CHAIN_EXAMPLARS_HOTPOTQA": [
         [
-            {**RELEASED_STEP, "triples": [], "candidate_triples": ["A. none", "B. <x>", "C. <y>"], "answer": "C"},
+            {
+                **RELEASED_STEP,
+                "triples": [],
+                "candidate_triples": ["A. none", "B. <x>", "C. <y>"],
+                "answer": "C",
+            },
             {**RELEASED_STEP, "answer": "A"},
         ]
     ],
@@ -48,11 +57,18 @@ def write_records(folder: Path, *records: Any) -> str:
 
 def test_own_records_and_shipped_files(tmp_path: Path) -> None:
     [chain] = load_chains(write_records(tmp_path, CHAIN))
-    assert (chain.chain, [step.choice for step in chain.selections]) == (("<Elm; painter; Fir>",), [1, None])
+    assert (chain.chain, [step.choice for step in chain.selections]) == (
+        ("<Elm; painter; Fir>",),
+        [1, None],
+    )
     assert chain.selections[0].candidates == ("<Elm; size; small>", "<Elm; painter; Fir>")
     [document] = load_documents(write_records(tmp_path, DOCUMENT))
     assert (document.topic, document.triples) == ("Elm: Elm is by Fir.", ("<Elm; painter; Fir>",))
-    assert load_documents("2wiki") == load_documents("trace_documents_2wiki.jsonl") != load_documents("musique")
+    assert (
+        load_documents("2wiki")
+        == load_documents("trace_documents_2wiki.jsonl")
+        != load_documents("musique")
+    )
     assert load_chains("2wiki") == load_chains("trace_chains_2wiki.jsonl") != load_chains("musique")
     shipped = r"absent.jsonl: no such file .* trace_chains_2wiki.jsonl, trace_chains_hotpotqa"
     with pytest.raises(DataError, match=shipped):
@@ -67,7 +83,9 @@ def test_the_authors_file_is_read_by_data_set(tmp_path: Path) -> None:
     assert (chain.chain, chain.selections[1].candidates) == (("<y>",), ("<z>",))
     with pytest.raises(DataError, match=r"has several datasets. Name one, e.g. .*#HOTPOTQA"):
         load_chains(str(path))
-    with pytest.raises(DataError, match=r"no list 'TRIPLE_EXAMPLARS_IIRC'. Datasets in this file: HOTPOTQA"):
+    with pytest.raises(
+        DataError, match=r"no list 'TRIPLE_EXAMPLARS_IIRC'. Datasets in this file: HOTPOTQA"
+    ):
         load_documents(f"{path}#iirc")
 
 
@@ -109,8 +127,12 @@ def released(**changes: str | None) -> dict[str, str]:
     ending = "distractors_context_cot_qa_codex.txt"
     texts: dict[str, str | None] = {
         f"gold_with_1_{ending}": authors_prompt("It is Elm. So the answer is: Elm.", "Fir", "Elm"),
-        f"gold_with_2_{ending}": authors_prompt("It is Elm. So the answer is: Elm.", "Oak", "Elm", "Fir"),
-        f"gold_with_3_{ending}": authors_prompt("It is Elm. So the answer is: Elm.", "Ash", "Yew", "Elm", "Oak"),
+        f"gold_with_2_{ending}": authors_prompt(
+            "It is Elm. So the answer is: Elm.", "Oak", "Elm", "Fir"
+        ),
+        f"gold_with_3_{ending}": authors_prompt(
+            "It is Elm. So the answer is: Elm.", "Ash", "Yew", "Elm", "Oak"
+        ),
         DIRECT: authors_prompt("Elm", "Fir", "Elm"),
         **changes,
     }
@@ -122,15 +144,25 @@ def test_authors_prompts_keep_paragraph_positions(tmp_path: Path) -> None:
         return f"{write(tmp_path / 'released.json.gz', content)}#{section}"
 
     [read] = load_thoughts(packed(released()))
-    assert (read.question, read.answer, read.thoughts) == ("Who?", "Elm", "It is Elm. So the answer is: Elm.")
+    assert (read.question, read.answer, read.thoughts) == (
+        "Who?",
+        "Elm",
+        "It is Elm. So the answer is: Elm.",
+    )
     titles = [[passage.title for passage in context] for context in read.contexts]
     assert titles == [["Elm"], ["Fir", "Elm"], ["Oak", "Elm", "Fir"], ["Ash", "Yew", "Elm", "Oak"]]
     assert read.context(1)[1].text == "Elm text."
     changes: list[tuple[dict[str, Any], str]] = [
-        ({"thoughts": ["Birch is by Alder."]}, r"own.jsonl:1: thoughts must end in 'the answer is: Alder.'"),
+        (
+            {"thoughts": ["Birch is by Alder."]},
+            r"own.jsonl:1: thoughts must end in 'the answer is: Alder.'",
+        ),
         ({"thoughts": []}, r"own.jsonl:1: thoughts=\[\]: tuple should have at least 1 item"),
         ({"passages": [{"title": "Birch"}]}, r"own.jsonl:1: no key 'passages.0.text'"),
-        ({"steps": [{"question": "Who?", "triple": ["B", "by", "A"]}]}, r"<B; by; A> is among no passage's triples"),
+        (
+            {"steps": [{"question": "Who?", "triple": ["B", "by", "A"]}]},
+            r"<B; by; A> is among no passage's triples",
+        ),
     ]
     for change, message in changes:
         with pytest.raises(DataError, match=message):
@@ -140,14 +172,24 @@ def test_authors_prompts_keep_paragraph_positions(tmp_path: Path) -> None:
         ([1], "hotpotqa", "hotpotqa: not IRCoT's prompts"),
         (released(**{DIRECT: None}), "hotpotqa", rf"'{DIRECT}'\). Download the file again"),
         (released(**{DIRECT: '# METADATA: {"qid": "q2"}\nQ: W\nA: E'}), "hotpotqa", "'q1'"),
-        (released(**{DIRECT: '# METADATA: {"qid": "q1"}\nText'}), "hotpotqa", "expected 'Q: …' and 'A: …'"),
-        (released(**{"no_context_open_llm_retrieval_codex.txt": authors_prompt("A", "B")}), "hotpotqa", "JsonError"),
+        (
+            released(**{DIRECT: '# METADATA: {"qid": "q1"}\nText'}),
+            "hotpotqa",
+            "expected 'Q: …' and 'A: …'",
+        ),
+        (
+            released(**{"no_context_open_llm_retrieval_codex.txt": authors_prompt("A", "B")}),
+            "hotpotqa",
+            "JsonError",
+        ),
     ]:
         with pytest.raises(DataError, match=message):
             load_thoughts(packed(content, section))
 
 
-IRCOT_PROMPTS = Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "ircot_prompts.json.gz"
+IRCOT_PROMPTS = (
+    Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "ircot_prompts.json.gz"
+)
 
 
 def test_context_has_up_to_that_many_distractors() -> None:
@@ -162,9 +204,17 @@ def test_three_example_sets_differ_in_file_order() -> None:
     labelled = load_thoughts("musique")
     sets = [demonstration_set(labelled, number, 15) for number in (1, 2, 3)]
     assert [len(one) for one in sets] == [15, 15, 15]
-    assert [list(one) for one in sets] == [[each for each in labelled if each in one] for one in sets]
-    assert all(set(one) != set(other) for one, other in combinations([{d.question for d in s} for s in sets], 2))
-    assert (demonstration_set(labelled, 1, 15), demonstration_set(labelled, 1, 99)) == (sets[0], labelled)
+    assert [list(one) for one in sets] == [
+        [each for each in labelled if each in one] for one in sets
+    ]
+    assert all(
+        set(one) != set(other)
+        for one, other in combinations([{d.question for d in s} for s in sets], 2)
+    )
+    assert (demonstration_set(labelled, 1, 15), demonstration_set(labelled, 1, 99)) == (
+        sets[0],
+        labelled,
+    )
     assert demonstration_set(labelled, 1, 0) == ()
     assert describe_set(labelled, 2, 15) == "15 of 20 questions, random sample 2"
 
@@ -173,8 +223,22 @@ def test_three_example_sets_differ_in_file_order() -> None:
 @pytest.mark.parametrize(
     ("name", "number", "first", "last", "count"),
     [
-        pytest.param("hotpotqa", 1, "5abb14bd5542992ccd8e7f07", "5a790e7855429970f5fffe3d", 15, id="hotpotqa 1"),
-        pytest.param("hotpotqa", 3, "5a89d58755429946c8d6e9d9", "5adfad0c554299603e41835a", 15, id="hotpotqa 3"),
+        pytest.param(
+            "hotpotqa",
+            1,
+            "5abb14bd5542992ccd8e7f07",
+            "5a790e7855429970f5fffe3d",
+            15,
+            id="hotpotqa 1",
+        ),
+        pytest.param(
+            "hotpotqa",
+            3,
+            "5a89d58755429946c8d6e9d9",
+            "5adfad0c554299603e41835a",
+            15,
+            id="hotpotqa 3",
+        ),
         pytest.param(
             "2wikimultihopqa",
             2,
@@ -183,12 +247,21 @@ def test_three_example_sets_differ_in_file_order() -> None:
             15,
             id="2wiki 2",
         ),
-        pytest.param("musique", 1, "2hop__804754_52230", "4hop3__463724_100414_35260_54090", 15, id="musique 1"),
+        pytest.param(
+            "musique",
+            1,
+            "2hop__804754_52230",
+            "4hop3__463724_100414_35260_54090",
+            15,
+            id="musique 1",
+        ),
         pytest.param("iirc", 1, "q_9591", "q_389", 9, id="iirc 1"),
         pytest.param("iirc", 2, "q_2466", "q_389", 7, id="iirc 2"),
     ],
 )
-def test_authors_examples_appear_in_their_order(name: str, number: int, first: str, last: str, count: int) -> None:
+def test_authors_examples_appear_in_their_order(
+    name: str, number: int, first: str, last: str, count: int
+) -> None:
     labelled = load_thoughts(f"{IRCOT_PROMPTS}#{name}")
     examples = demonstration_set(labelled, number, 15)
     sets = json.loads((files("kgqa") / "demos" / "ircot_sets.json").read_text("utf-8"))
@@ -206,7 +279,9 @@ def test_authors_examples_appear_in_their_order(name: str, number: int, first: s
 @pytest.mark.parametrize(
     ("method", "name", "count", "message"),
     [
-        pytest.param("ircot", "hotpotqa", 4, "4 of the 15 questions of the authors' set 1", id="ircot"),
+        pytest.param(
+            "ircot", "hotpotqa", 4, "4 of the 15 questions of the authors' set 1", id="ircot"
+        ),
         pytest.param(
             "retrieve_read",
             "iirc",
@@ -223,10 +298,15 @@ def test_authors_examples_appear_in_their_order(name: str, number: int, first: s
         ),
     ],
 )
-def test_method_reports_the_authors_examples(method: str, name: str, count: int, message: str) -> None:
+def test_method_reports_the_authors_examples(
+    method: str, name: str, count: int, message: str
+) -> None:
     where = f"{IRCOT_PROMPTS}#{name}"
     arguments = [f'method.few_shot_path="{where}"', f"method.demonstration_count={count}"]
-    assert build(compose([f"method={method}", *arguments])["method"], "method").shows == f"{where}: {message}"
+    assert (
+        build(compose([f"method={method}", *arguments])["method"], "method").shows
+        == f"{where}: {message}"
+    )
 
 
 @pytest.mark.parametrize("file", sorted(DEMOS.glob("*.jsonl")), ids=lambda file: file.stem)

@@ -39,7 +39,10 @@ def test_log_has_events_without_secrets(tmp_path: Path, monkeypatch: pytest.Monk
             log_event("x", "a reply with sk-Tr0ub4dor in it", field=["sk-Tr0ub4dor"])
             logging.getLogger("kgqa.engines").warning("for people: %s", "sk-Tr0ub4dor, short")
     logging.getLogger("kgqa.engines").info("nothing is open")
-    assert [line["message"] for line in lines(tmp_path)] == ["a reply with [key] in it", "for people: [key], short"]
+    assert [line["message"] for line in lines(tmp_path)] == [
+        "a reply with [key] in it",
+        "for people: [key], short",
+    ]
     assert lines(tmp_path)[0]["field"] == ["[key]"]
     assert "a reply" not in output.getvalue()
     assert output.getvalue().startswith("for people: ")
@@ -53,7 +56,10 @@ def test_log_is_bounded_and_may_be_unwritable(
         for number in range(500):
             log_event("x", f"line {number}")
     files = sorted(tmp_path.iterdir())
-    assert [file.name for file in files] == [LOG, *(f"{LOG}.{older}" for older in range(1, monitor.OLDER + 1))]
+    assert [file.name for file in files] == [
+        LOG,
+        *(f"{LOG}.{older}" for older in range(1, monitor.OLDER + 1)),
+    ]
     assert all(file.stat().st_size <= 2_000 for file in files)
     assert lines(tmp_path)[-1]["message"] == "line 499"
     (tmp_path / "file").write_text("", encoding="utf-8")
@@ -65,7 +71,9 @@ def test_log_is_bounded_and_may_be_unwritable(
     assert capfd.readouterr() == ("", "")
 
 
-def test_error_gets_notes_on_how_to_continue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_gets_notes_on_how_to_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["/bin/kgqa", "run", "ids=[a, b]"])
 
@@ -92,7 +100,11 @@ def test_error_gets_notes_on_how_to_continue(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("what", "error", "saved"),
     [
-        ("run", EngineDied("it died"), "saved in {}: 1 of 7 steps, and all replies in the call cache"),
+        (
+            "run",
+            EngineDied("it died"),
+            "saved in {}: 1 of 7 steps, and all replies in the call cache",
+        ),
         ("run", StorageError("the disk is full"), "saved in {}: 1 of 7 steps"),
         ("index build", EngineDied("it died"), ""),
     ],
@@ -101,13 +113,18 @@ def test_error_gets_notes_on_how_to_continue(tmp_path: Path, monkeypatch: pytest
 def test_note_names_what_is_saved(tmp_path: Path, what: str, error: Exception, saved: str) -> None:
 
     def work() -> None:
-        with monitor_work(QUIET, what, tmp_path) as monitor, monitor.stage("steps", 7, Ledger()) as stage:
+        with (
+            monitor_work(QUIET, what, tmp_path) as monitor,
+            monitor.stage("steps", 7, Ledger()) as stage,
+        ):
             stage.finish(failed=False)
             raise error
 
     with pytest.raises(type(error)) as raised:
         work()
-    assert [each for each in notes(raised.value) if each.startswith("saved")] == [saved.format(tmp_path)] * bool(saved)
+    assert [each for each in notes(raised.value) if each.startswith("saved")] == [
+        saved.format(tmp_path)
+    ] * bool(saved)
 
 
 def test_killed_process_is_not_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,14 +37,27 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Behaviour]:
 
 def source(*urls: str, sha256: str | None = SHA256) -> Download:
     return Download(
-        content="bytes", license="none", page="kgqa", folder=".", urls=urls, file="file.bin", bytes=None, sha256=sha256
+        content="bytes",
+        license="none",
+        page="kgqa",
+        folder=".",
+        urls=urls,
+        file="file.bin",
+        bytes=None,
+        sha256=sha256,
     )
 
 
-def test_source_without_address_is_not_part_of_kgqa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_without_address_is_not_part_of_kgqa(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KGQA_DATA", str(tmp_path))
-    monkeypatch.setattr("kgqa.system.downloads.list_sources", lambda: {"musique": source(), "demo": source()})
-    with pytest.raises(DataError, match=r"kgqa knows no address .* Get file\.bin from kgqa, put it at .*file\.bin"):
+    monkeypatch.setattr(
+        "kgqa.system.downloads.list_sources", lambda: {"musique": source(), "demo": source()}
+    )
+    with pytest.raises(
+        DataError, match=r"kgqa knows no address .* Get file\.bin from kgqa, put it at .*file\.bin"
+    ):
         fetch_dataset("musique", QUIET)
     fetch_dataset("demo", QUIET)
     (tmp_path / "file.bin").write_bytes(CONTENT)
@@ -58,7 +71,9 @@ def fetch(item: Download, target: Path) -> list[tuple[str, int, int | None]]:
 
 
 @pytest.mark.parametrize("sha256", [SHA256, None], ids=["digest", "no digest"])
-def test_download_is_complete_with_progress(sha256: str | None, server: Behaviour, tmp_path: Path) -> None:
+def test_download_is_complete_with_progress(
+    sha256: str | None, server: Behaviour, tmp_path: Path
+) -> None:
     progress = fetch(source(server.url, sha256=sha256), tmp_path / "file.bin")
     assert [file.read_bytes() for file in tmp_path.iterdir()] == [CONTENT]
     assert {(file, total) for file, _, total in progress} == {("file.bin", len(CONTENT))}
@@ -84,7 +99,9 @@ def test_file_that_does_not_arrive_leaves_nothing(
 ) -> None:
     server.cut_after, server.statuses = [], []
     setattr(server, name, value)
-    message = refusal(fetch, source(server.url, f"{server.url}s"), tmp_path / "file.bin", error=DataError)
+    message = refusal(
+        fetch, source(server.url, f"{server.url}s"), tmp_path / "file.bin", error=DataError
+    )
     assert error in message
     assert f"{server.url}s: 404" in message
     assert not list(tmp_path.iterdir())
@@ -92,7 +109,11 @@ def test_file_that_does_not_arrive_leaves_nothing(
 
 # Archives
 
-FILES = {"data_ids/dev.json": b"[1]", "data_ids/train.json": b"[2]" * 100_000, "__MACOSX/data_ids/dev.json": b"mac"}
+FILES = {
+    "data_ids/dev.json": b"[1]",
+    "data_ids/train.json": b"[2]" * 100_000,
+    "__MACOSX/data_ids/dev.json": b"mac",
+}
 
 
 def zipped(file: Path, files: Mapping[str, bytes] = FILES) -> Path:
@@ -112,12 +133,18 @@ def tarred(file: Path, files: Mapping[str, bytes] = FILES, mode: str = "gz") -> 
 
 
 @pytest.mark.parametrize("pack", [zipped, tarred])
-def test_archive_members_stay_in_the_target_folder(tmp_path: Path, pack: Callable[..., Path]) -> None:
+def test_archive_members_stay_in_the_target_folder(
+    tmp_path: Path, pack: Callable[..., Path]
+) -> None:
     unpack(pack(tmp_path / "archive"), ["dev.json"], tmp_path / "out")
-    assert [(file.name, file.read_bytes()) for file in (tmp_path / "out").iterdir()] == [("dev.json", b"[1]")]
+    assert [(file.name, file.read_bytes()) for file in (tmp_path / "out").iterdir()] == [
+        ("dev.json", b"[1]")
+    ]
     for name in ("../../dev.json", "a/../../../dev.json"):
         with pytest.raises(DataError):
-            unpack(pack(tmp_path / "archive", {name: b"[1]"}), ["dev.json"], tmp_path / "deep" / "new")
+            unpack(
+                pack(tmp_path / "archive", {name: b"[1]"}), ["dev.json"], tmp_path / "deep" / "new"
+            )
     assert len(list(tmp_path.rglob("dev.json"))) == 1
 
 
@@ -128,9 +155,17 @@ def overwritten(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        pytest.param(lambda file: zipped(file).read_bytes(), "no other.json in this archive", id="missing member"),
-        pytest.param(lambda file: tarred(file).read_bytes()[:200], "broken archive", id="truncated"),
-        pytest.param(lambda file: overwritten(zipped(file).read_bytes()), "broken archive", id="damaged"),
+        pytest.param(
+            lambda file: zipped(file).read_bytes(),
+            "no other.json in this archive",
+            id="missing member",
+        ),
+        pytest.param(
+            lambda file: tarred(file).read_bytes()[:200], "broken archive", id="truncated"
+        ),
+        pytest.param(
+            lambda file: overwritten(zipped(file).read_bytes()), "broken archive", id="damaged"
+        ),
         pytest.param(lambda _: b"<html>no archive</html>", "broken archive", id="web page"),
     ],
 )
@@ -151,7 +186,8 @@ def shard(*records: object) -> bytes:
 def test_abstracts_become_the_same_corpus_each_time(tmp_path: Path) -> None:
     pages = {
         "enwiki/AA/wiki_00.bz2": shard(
-            {"title": "Ann", "text": ["Ann is ", " a painter."]}, {"title": "Bob &amp; Co.", "text": ["A shop."]}
+            {"title": "Ann", "text": ["Ann is ", " a painter."]},
+            {"title": "Bob &amp; Co.", "text": ["A shop."]},
         ),
         "enwiki/AB/wiki_00.bz2": shard({"title": "Empty", "text": []}),
     }
@@ -160,7 +196,11 @@ def test_abstracts_become_the_same_corpus_each_time(tmp_path: Path) -> None:
     for name in ("one.jsonl.gz", "two.jsonl.gz"):
         unpack_abstracts(archive, tmp_path / name, counts.append)
     assert counts == [2, 1, 2, 1]
-    expected = [Passage.of("Ann", "Ann is a painter."), Passage.of("Bob & Co.", "A shop."), Passage.of("Empty", "")]
+    expected = [
+        Passage.of("Ann", "Ann is a painter."),
+        Passage.of("Bob & Co.", "A shop."),
+        Passage.of("Empty", ""),
+    ]
     assert list(corpus.read(tmp_path / "one.jsonl.gz")) == expected
     assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "two.jsonl.gz").read_bytes()
 
@@ -170,10 +210,14 @@ def test_abstracts_become_the_same_corpus_each_time(tmp_path: Path) -> None:
     [
         pytest.param({"enwiki/readme.txt": b"text"}, "It is not HotpotQA's", id="other files"),
         pytest.param({"AA/wiki_00.bz2": b"no bz2"}, "broken archive", id="no bz2"),
-        pytest.param({"AA/wiki_00.bz2": shard({"title": "Ann"})}, "broken archive .'text'", id="no text"),
+        pytest.param(
+            {"AA/wiki_00.bz2": shard({"title": "Ann"})}, "broken archive .'text'", id="no text"
+        ),
     ],
 )
-def test_invalid_archive_of_abstracts_is_rejected(tmp_path: Path, files: dict[str, bytes], message: str) -> None:
+def test_invalid_archive_of_abstracts_is_rejected(
+    tmp_path: Path, files: dict[str, bytes], message: str
+) -> None:
     archive = tarred(tmp_path / "other.tar.bz2", files, "bz2")
     with pytest.raises(DataError, match=message):
         unpack_abstracts(archive, tmp_path / "out" / "corpus.jsonl.gz", lambda _: None)
@@ -209,13 +253,19 @@ def saved_split(folder: Path) -> None:
 
 
 def repository(folder: Path) -> None:
-    for name, id_ in {"distractor/validation": "5a", "fullwiki/validation": "f", "distractor/train": "t"}.items():
+    for name, id_ in {
+        "distractor/validation": "5a",
+        "fullwiki/validation": "f",
+        "distractor/train": "t",
+    }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         table(id_).to_parquet(folder / f"{name}-00000-of-00001.parquet")
 
 
 @pytest.mark.parametrize("write", [saved_splits, saved_split, repository])
-def test_each_form_on_disk_is_read_as_the_authors_file(tmp_path: Path, write: Callable[[Path], None]) -> None:
+def test_each_form_on_disk_is_read_as_the_authors_file(
+    tmp_path: Path, write: Callable[[Path], None]
+) -> None:
     table("5a")
     write(tmp_path / "hub")
     convert(HUB, tmp_path / "hub", tmp_path / "dev.json", lambda _: None)
@@ -232,18 +282,28 @@ def test_musique_is_converted_to_lines(tmp_path: Path, nested: bool) -> None:
             row[key] = {name: [record[name] for record in row[key]] for name in row[key][0]}
     datasets.Dataset.from_list([row]).save_to_disk(tmp_path / "hub")
     convert(HUB, tmp_path / "hub", tmp_path / "dev.jsonl", lambda _: None)
-    assert [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()] == [MUSIQUE]
-    assert [question.answers for question in musique(tmp_path / "dev.jsonl").questions()] == [("Ann", "Anne")]
+    assert [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()] == [
+        MUSIQUE
+    ]
+    assert [question.answers for question in musique(tmp_path / "dev.jsonl").questions()] == [
+        ("Ann", "Anne")
+    ]
 
 
 @pytest.mark.parametrize(
-    ("write", "split", "message"), [(saved_splits, "test", "'test'"), (Path.mkdir, "validation", "")]
+    ("write", "split", "message"),
+    [(saved_splits, "test", "'test'"), (Path.mkdir, "validation", "")],
 )
 def test_missing_split_is_reported(tmp_path: Path, write: Any, split: str, message: str) -> None:
     table("5a")
     write(tmp_path / "hub")
     with pytest.raises(DataError, match=f"{message}.*hotpotqa/hotpot_qa, distractor"):
-        convert(HUB.model_copy(update={"split": split}), tmp_path / "hub", tmp_path / "dev.json", lambda _: None)
+        convert(
+            HUB.model_copy(update={"split": split}),
+            tmp_path / "hub",
+            tmp_path / "dev.json",
+            lambda _: None,
+        )
     assert not (tmp_path / "dev.json").exists()
 
 

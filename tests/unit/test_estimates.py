@@ -14,7 +14,14 @@ from kgqa.cache.store import CallCache, Origin, StoredUsage
 from kgqa.engines.weights import Prices
 from kgqa.errors import EngineError
 from kgqa.experiment.dry_run import PlannedCalls
-from kgqa.experiment.estimates import Estimated, Estimator, Range, RoleHistory, format_range, read_history
+from kgqa.experiment.estimates import (
+    Estimated,
+    Estimator,
+    Range,
+    RoleHistory,
+    format_range,
+    read_history,
+)
 from kgqa.runtime.costs import Ledger, PriceOf, Tally
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Completion, Usage
@@ -24,13 +31,19 @@ RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
 MODEL = Origin("engine", "model")
 
 
-def call(number: int, seconds: float, prompt: int = 100, output: int = 10, *, cached: int = 0) -> StoredUsage:
+def call(
+    number: int, seconds: float, prompt: int = 100, output: int = 10, *, cached: int = 0
+) -> StoredUsage:
     return StoredUsage(prompt, cached, output, seconds, number, generated=True)
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(Range(660, 660), "about 660"), (Range(659.6, 660.4), "about 660"), (Range(600, 660), "600 to 660")],
+    [
+        (Range(660, 660), "about 660"),
+        (Range(659.6, 660.4), "about 660"),
+        (Range(600, 660), "600 to 660"),
+    ],
     ids=["equal", "equal in print", "range"],
 )
 def test_range_has_two_ends_if_they_differ(value: Range, text: str) -> None:
@@ -63,11 +76,15 @@ def test_time_is_a_range_or_unknown(tmp_path: Path) -> None:
     assert estimated.tokens == Range(660, 660)
     assert estimated.usd is not None
     assert estimated.usd.low == pytest.approx(6 * (100 + 100) / 1e6)
-    estimated = Estimator(cache_with(tmp_path, [])).estimate({"reader": plan(11, 11, output=10)}, "")
+    estimated = Estimator(cache_with(tmp_path, [])).estimate(
+        {"reader": plan(11, 11, output=10)}, ""
+    )
     assert estimated.seconds is None
     assert "no call of model@engine is in the call cache" in " ".join(estimated.lines())
     assert Estimated.sum([estimated, estimated]).seconds is None
-    estimated = Estimator(cache_with(tmp_path, [])).estimate({"agent": plan(20, 5, output=10)}, "any")
+    estimated = Estimator(cache_with(tmp_path, [])).estimate(
+        {"agent": plan(20, 5, output=10)}, "any"
+    )
     # a question makes one call, or all that are planned
     assert estimated.tokens == Range(5 * 101, 20 * 110)
     assert "no finished run of any" in " ".join(estimated.notes)
@@ -75,12 +92,16 @@ def test_time_is_a_range_or_unknown(tmp_path: Path) -> None:
     assert few.low < many.low < 4 < many.high < few.high
 
 
-def test_calls_per_question_come_from_finished_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_per_question_come_from_finished_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(RUN, "outputs/demo/trace/scripted/one")
     planned = plan(1_000, 10)
     planned.engine = "smollm2_135m@scripted"
-    estimated = Estimator(cache_with(tmp_path / "cache", [call(0, 1.0)])).estimate({"selector": planned}, "trace")
+    estimated = Estimator(cache_with(tmp_path / "cache", [call(0, 1.0)])).estimate(
+        {"selector": planned}, "trace"
+    )
     selector = read_history("trace")["selector", planned.engine]
     tokens = 10 * (selector.prompt_tokens + selector.output_tokens) / 2  # it had two questions
     assert estimated.tokens.low < tokens < estimated.tokens.high < 1_000 * 150
@@ -88,10 +109,14 @@ def test_calls_per_question_come_from_finished_runs(tmp_path: Path, monkeypatch:
 
 
 PRICES = Prices(input=1.0, cached=0.5, output=10.0)
-REPLY = Completion("said", usage=Usage(prompt_tokens=1000, cached_tokens=400, output_tokens=50, seconds=0.5))
+REPLY = Completion(
+    "said", usage=Usage(prompt_tokens=1000, cached_tokens=400, output_tokens=50, seconds=0.5)
+)
 
 
-def record(reply: object = REPLY, *, role: str = "reader", cached: bool = False, queued: float = 0.0) -> CallRecord:
+def record(
+    reply: object = REPLY, *, role: str = "reader", cached: bool = False, queued: float = 0.0
+) -> CallRecord:
     return CallRecord((0,), ask("say", role), reply, cached, queued)
 
 
@@ -106,14 +131,24 @@ def test_dollars_need_prices() -> None:
     costs = ledger(record(queued=1.5), record(queued=0.25), record(cached=True)).costs(2)
     assert costs.method.usd == 3 * (600 * 1.0 + 400 * 0.5 + 50 * 10.0) / 1e6
     assert costs.paid.usd == pytest.approx(costs.method.usd * 2 / 3)
-    assert (costs.method.by_role["reader"].usd, ledger(record(cached=True)).costs(1).paid.usd) == (costs.method.usd, 0)
-    assert (costs.paid.queue_seconds, costs.method.queue_seconds) == (1.75, None)  # only paid calls wait
+    assert (costs.method.by_role["reader"].usd, ledger(record(cached=True)).costs(1).paid.usd) == (
+        costs.method.usd,
+        0,
+    )
+    assert (costs.paid.queue_seconds, costs.method.queue_seconds) == (
+        1.75,
+        None,
+    )  # only paid calls wait
     reply = replace(REPLY, usage=replace(REPLY.usage, reasoning_tokens=40))
     costs = ledger(record(reply), record(role="judge")).costs(1)
     assert (costs.method.output_tokens, costs.method.reasoning_tokens) == (100, 40)
     assert costs.method.by_role["judge"].reasoning_tokens is None
-    assert costs.method.by_role["reader"].usd == costs.method.by_role["judge"].usd  # reasoning is paid as output
-    both = ledger(record(), record(role="selector"), price=lambda role: PRICES if role == "reader" else None)
+    assert (
+        costs.method.by_role["reader"].usd == costs.method.by_role["judge"].usd
+    )  # reasoning is paid as output
+    both = ledger(
+        record(), record(role="selector"), price=lambda role: PRICES if role == "reader" else None
+    )
     costs = both.costs(1)
     assert costs.method.usd is costs.paid.usd is costs.method.by_role["selector"].usd is None
     assert costs.method.by_role["reader"].usd is not None
@@ -124,7 +159,11 @@ def test_dollars_need_prices() -> None:
     free, charged = EngineError("no"), EngineError("no")
     charged.charge(REPLY.usage)
     costs = ledger(record(free), record(charged)).costs(1)
-    assert (costs.paid.calls, costs.paid.prompt_tokens, costs.method.calls) == (1, REPLY.usage.prompt_tokens, 2)
+    assert (costs.paid.calls, costs.paid.prompt_tokens, costs.method.calls) == (
+        1,
+        REPLY.usage.prompt_tokens,
+        2,
+    )
 
 
 def test_estimate_of_more_questions_is_scaled() -> None:
@@ -138,7 +177,9 @@ def test_estimate_of_more_questions_is_scaled() -> None:
     [([10, 20, 30], Range(6 * 120, 6 * 140)), ([40, 40], Range(6 * 140, 6 * 150))],
     ids=["mean of the cached calls to twice that", "up to the limit of the call"],
 )
-def test_output_tokens_are_estimated_from_cached_calls(tmp_path: Path, outputs: list[int], tokens: Range) -> None:
+def test_output_tokens_are_estimated_from_cached_calls(
+    tmp_path: Path, outputs: list[int], tokens: Range
+) -> None:
     cache = cache_with(tmp_path, [call(0, 1.0, output=output) for output in outputs])
     estimated = Estimator(cache).estimate({"reader": plan(6, 6, output=50)}, "")
     assert estimated.tokens == tokens

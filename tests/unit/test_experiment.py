@@ -32,23 +32,38 @@ def test_run_id_has_what_can_change_an_answer(tmp_path: Path) -> None:
     assert folder != find_run_folder(build("seed=3"))
     assert find_run_folder(build("scoring=musique")) == folder  # the dataset's own
     assert find_run_folder(build("scoring=trace")).name == f"{folder.name}-trace"
-    assert find_run_folder(build("run_name=mine")).parts[-4:] == ("demo", "no_context", "smollm2_135m", "mine")
+    assert find_run_folder(build("run_name=mine")).parts[-4:] == (
+        "demo",
+        "no_context",
+        "smollm2_135m",
+        "mine",
+    )
     assert find_run_folder(build("output_dir=elsewhere")) == Path("elsewhere")
     unread = build(f"dataset.path={tmp_path / 'none.jsonl'}", "reranker=null")
     with pytest.raises(DataError, match=r"none\.jsonl"):
         _ = unread.data.questions
-    with pytest.raises(ConfigError, match=r"reranker=null: method=no_context needs one\. Choose from"):
+    with pytest.raises(
+        ConfigError, match=r"reranker=null: method=no_context needs one\. Choose from"
+    ):
         Session(unread).ranker("reranker")
 
 
 def test_settings_show_source_and_paper_value() -> None:
-    arguments = ["experiment=quick", "method.chains=2", "method.max_answer_tokens=9", "ranker=lexical"]
+    arguments = [
+        "experiment=quick",
+        "method.chains=2",
+        "method.max_answer_tokens=9",
+        "ranker=lexical",
+    ]
     sources = find_sources(compose(["method=trace", *arguments]))
     assert sources["method.beam"] == "experiment=quick; paper: 5 (§C.4)"
-    assert sources["kg.demonstrations"] == "experiment=quick (TRACE Table 9); paper: adaptive (§C.4)"
+    assert (
+        sources["kg.demonstrations"] == "experiment=quick (TRACE Table 9); paper: adaptive (§C.4)"
+    )
     assert sources["method.chains"].startswith("set on the command line; paper: 5 (§C.4")
     assert (
-        sources["method.max_answer_tokens"] == "set on the command line; default: 25 (not in the paper; released code)"
+        sources["method.max_answer_tokens"]
+        == "set on the command line; default: 25 (not in the paper; released code)"
     )
     assert sources["method.min_probability"].startswith("not in the paper")
 
@@ -87,7 +102,9 @@ def extract(*overrides: str, new_calls: bool) -> None:
     [
         pytest.param((), ("ranker=levenshtein",), True, id="another ranker"),
         pytest.param((), ("method.candidates=9",), True, id="another method"),
-        pytest.param((), ("demonstrations_ranker=levenshtein",), False, id="another ranker of examples"),
+        pytest.param(
+            (), ("demonstrations_ranker=levenshtein",), False, id="another ranker of examples"
+        ),
         pytest.param((), ("kg.head=any",), False, id="another prompt"),
         pytest.param(
             ("kg.demonstrations=fixed",),
@@ -106,7 +123,11 @@ def test_runs_with_the_same_extractor_share_triples(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     extract(*first, new_calls=True)
-    with nullcontext() if is_shared else pytest.raises(DataError, match=r"no triples in .* for . of . passages, first"):
+    with (
+        nullcontext()
+        if is_shared
+        else pytest.raises(DataError, match=r"no triples in .* for . of . passages, first")
+    ):
         extract(*second, new_calls=False)
 
 
@@ -114,7 +135,9 @@ def test_runs_with_the_same_extractor_share_triples(
     ("overrides", "is_used"),
     [
         pytest.param(["method=trace"], True, id="trace"),
-        pytest.param(["method.demonstrations=fixed", "kg.demonstrations=fixed"], False, id="fixed examples"),
+        pytest.param(
+            ["method.demonstrations=fixed", "kg.demonstrations=fixed"], False, id="fixed examples"
+        ),
         pytest.param(["method=no_context"], False, id="no examples"),
     ],
 )
@@ -129,7 +152,9 @@ def test_missing_key_is_reported_first(cache: CallCache, monkeypatch: pytest.Mon
     for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
     reply = {"text": "Oslo", "finish": "stop", "usage": [9, 0, 3, 0.1], "flags": []}
-    experiment = compose_experiment(["method=no_context", "dataset=demo", "model=gpt_4o_mini", "engine=openai"])
+    experiment = compose_experiment(
+        ["method=no_context", "dataset=demo", "model=gpt_4o_mini", "engine=openai"]
+    )
     with Session(experiment, calls=cache) as session:
         for model in ("", "another"):
             cache.put([(model, reply)], Origin("openai", model))
@@ -153,21 +178,38 @@ def test_missing_function_calls_are_reported_first(
     words: list[str], is_refused: bool, cache: CallCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-abc")
-    experiment = compose_experiment(["method=tool_agent", "dataset=demo", "model=gpt_4o_mini", *words])
-    refused = pytest.raises(ConfigError, match="has no function calls here") if is_refused else nullcontext()
+    experiment = compose_experiment(
+        ["method=tool_agent", "dataset=demo", "model=gpt_4o_mini", *words]
+    )
+    refused = (
+        pytest.raises(ConfigError, match="has no function calls here")
+        if is_refused
+        else nullcontext()
+    )
     with Session(experiment, calls=cache) as session, refused:
         check(session)
 
 
 @pytest.mark.parametrize(
-    ("server", "is_refused"), [("hosted", True), ("vllm", False), ("llamacpp", False)], ids=["hosted", "vllm", "llama"]
+    ("server", "is_refused"),
+    [("hosted", True), ("vllm", False), ("llamacpp", False)],
+    ids=["hosted", "vllm", "llama"],
 )
 def test_missing_stop_strings_are_reported_first(
     server: str, is_refused: bool, cache: CallCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-abc")
-    words = ["method=search_agent", "method.closed_tags=true", "engine=openai", f"engine.server={server}"]
+    words = [
+        "method=search_agent",
+        "method.closed_tags=true",
+        "engine=openai",
+        f"engine.server={server}",
+    ]
     experiment = compose_experiment([*words, "dataset=demo", "model=gpt_4o_mini"])
-    refused = pytest.raises(ConfigError, match=r"method\.closed_tags=true: the server") if is_refused else nullcontext()
+    refused = (
+        pytest.raises(ConfigError, match=r"method\.closed_tags=true: the server")
+        if is_refused
+        else nullcontext()
+    )
     with Session(experiment, calls=cache) as session, refused:
         check(session)

@@ -16,7 +16,9 @@ from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Usage
 from tests import method_world
 
-DEMONSTRATIONS = tuple(DocumentDemonstration(f"Title {i}", f"text {i}", (f"<Title {i}; is; text>",)) for i in range(4))
+DEMONSTRATIONS = tuple(
+    DocumentDemonstration(f"Title {i}", f"text {i}", (f"<Title {i}; is; text>",)) for i in range(4)
+)
 EXTRACTOR = TripleExtractor(
     head="title", layout="figures", max_tokens=512, max_prompt_tokens=2048, demonstrations="adaptive",
     demonstration_count=3, few_shot=DEMONSTRATIONS,
@@ -40,7 +42,9 @@ class World(method_world.World):
 
 
 def shown_titles(prompt: str) -> list[str]:
-    return [line.removeprefix("Title: ") for line in prompt.splitlines() if line.startswith("Title: ")]
+    return [
+        line.removeprefix("Title: ") for line in prompt.splitlines() if line.startswith("Title: ")
+    ]
 
 
 def test_extraction_stores_raw_completion_and_cost() -> None:
@@ -54,7 +58,12 @@ def test_extraction_stores_raw_completion_and_cost() -> None:
     assert (call.role, call.max_tokens, call.temperature) == ("extractor", 512, 0.0)
     assert call.prompt.messages[0].content.endswith("Text: Low Tide is a painting.")
     assert call.prompt.prefill == "Triples:"
-    assert shown_titles(world.prompt()) == ["Title 0", "Title 3", "Title 1", "Low Tide"]  # the nearest is last
+    assert shown_titles(world.prompt()) == [
+        "Title 0",
+        "Title 3",
+        "Title 1",
+        "Low Tide",
+    ]  # the nearest is last
     cut = drive(EXTRACTOR.extract(PASSAGE), World(Completion("<Low Tide; ty", "length")))
     assert cut.flags == {"truncated_extraction": 1}
 
@@ -101,7 +110,10 @@ def words(count: int) -> int:
     """Of the prompt with so many demonstrations: what it takes them to fit."""
     world = World()
     mode: Any = "adaptive" if count else "none"
-    drive(replace(EXTRACTOR, demonstrations=mode, demonstration_count=count or 1).extract(PASSAGE), world)
+    drive(
+        replace(EXTRACTOR, demonstrations=mode, demonstration_count=count or 1).extract(PASSAGE),
+        world,
+    )
     return len(f"{world.prompt()} Triples:".split())
 
 
@@ -109,7 +121,9 @@ def test_title_heads_instruction_and_demonstrations() -> None:
     triples = ("<Elm (town); has; mill>", "<mill; builder; Fir>", "<Elm; a; b>")
     mixed = DocumentDemonstration("Elm (town)", "Elm has a mill, built by Fir.", triples)
     others = DocumentDemonstration("Oak", "Fir is a mason.", ("<Fir; occupation; mason>",))
-    extractor = replace(EXTRACTOR, demonstrations="fixed", demonstration_count=1, few_shot=(others, mixed))
+    extractor = replace(
+        EXTRACTOR, demonstrations="fixed", demonstration_count=1, few_shot=(others, mixed)
+    )
     world = World()
     drive(extractor.extract(PASSAGE), world)
     assert "The head is always the title" in world.prompt()
@@ -134,5 +148,7 @@ def test_least_similar_demonstrations_go_first() -> None:
     assert cut != text
     with pytest.raises(ConfigError, match=r"kg.demonstration_count=5: the file has only 4"):
         replace(EXTRACTOR, demonstration_count=5)
-    with pytest.raises(ConfigError, match=r"kg.max_prompt_tokens=20: the instruction .*\. Increase it"):
+    with pytest.raises(
+        ConfigError, match=r"kg.max_prompt_tokens=20: the instruction .*\. Increase it"
+    ):
         drive(replace(EXTRACTOR, max_prompt_tokens=20).extract(PASSAGE), World())

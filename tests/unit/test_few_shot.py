@@ -45,7 +45,11 @@ def test_passage_stays_without_demonstrations() -> None:
     room = words(replace(FEW_SHOT, labelled=()), replace(CASE, passages=(ALDER,)))
     world = World(["."])
     reply = written(world, replace(FEW_SHOT, context_limit=room + 40))
-    assert (reply.demonstrations, reply.flags, world.prompts()) == (0, {"passages_dropped": 1}, [world.asked()[0]])
+    assert (reply.demonstrations, reply.flags, world.prompts()) == (
+        0,
+        {"passages_dropped": 1},
+        [world.asked()[0]],
+    )
     assert "Alder" in world.prompts()[0]
     assert "Birch is" not in world.prompts()[0]
 
@@ -70,7 +74,11 @@ def test_released_code_drops_last_examples_first() -> None:
 def test_rejected_prompt_is_shortened_and_flagged(count: int) -> None:
     world = World(["."], limit=words(replace(MANY, labelled=MANY.labelled[:count])))
     reply = written(world, MANY)
-    assert (reply.demonstrations, reply.flags, len(world.prompts())) == (count, {"shortened_prompt": 1}, 2)
+    assert (reply.demonstrations, reply.flags, len(world.prompts())) == (
+        count,
+        {"shortened_prompt": 1},
+        2,
+    )
 
 
 def test_prompt_that_never_fits_is_an_error() -> None:
@@ -83,13 +91,27 @@ def test_prompt_that_never_fits_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("reply", "style", "text", "flags"),
     [
-        pytest.param("The answer is not Elm. So the answer is: Birch.", "cot", "Birch", {}, id="after the marker"),
+        pytest.param(
+            "The answer is not Elm. So the answer is: Birch.",
+            "cot",
+            "Birch",
+            {},
+            id="after the marker",
+        ),
         pytest.param("A is B.", "cot", "A is B.", {"no_answer_marker": 1}, id="no marker"),
         pytest.param("", "cot", "", {"no_answer_marker": 1, "empty_answer": 1}, id="empty"),
-        pytest.param("So the answer is:", "cot", "", {"empty_answer": 1}, id="empty after the marker"),
+        pytest.param(
+            "So the answer is:", "cot", "", {"empty_answer": 1}, id="empty after the marker"
+        ),
         pytest.param(" B \nQ: next", "direct", "B", {}, id="direct"),
         pytest.param("\n", "direct", "", {"empty_answer": 1}, id="empty direct"),
-        pytest.param(Completion("B and", "length"), "direct", "B and", {"truncated_answer": 1}, id="truncated"),
+        pytest.param(
+            Completion("B and", "length"),
+            "direct",
+            "B and",
+            {"truncated_answer": 1},
+            id="truncated",
+        ),
     ],
 )
 def test_the_reader_takes_what_the_reply_states(
@@ -101,7 +123,11 @@ def test_the_reader_takes_what_the_reply_states(
 
 @pytest.mark.parametrize(
     "form",
-    ["So the answer is: {}.", "Thus, the answer is {}.", "Dr. Fir, 1.5 hours. So the answer is: {}."],
+    [
+        "So the answer is: {}.",
+        "Thus, the answer is {}.",
+        "Dr. Fir, 1.5 hours. So the answer is: {}.",
+    ],
     ids=["so", "thus", "after other sentences"],
 )
 def test_real_gold_answers_are_extracted(form: str) -> None:
@@ -123,7 +149,9 @@ def test_real_gold_answers_are_extracted(form: str) -> None:
             id="Alder wrote Birch. Birch is old.",
         ),
         pytest.param(
-            "He met Dr. Fir in St. Alder.", ["He met Dr. Fir in St. Alder."], id="He met Dr. Fir in St. Alder."
+            "He met Dr. Fir in St. Alder.",
+            ["He met Dr. Fir in St. Alder."],
+            id="He met Dr. Fir in St. Alder.",
         ),
         pytest.param(
             "So the answer is: no. The film is old.",
@@ -136,18 +164,28 @@ def test_real_gold_answers_are_extracted(form: str) -> None:
             id="He moved to Ft. Worth. She died on Dec. 10,",
         ),
         pytest.param(
-            "It is 6 ft. The other is not.", ["It is 6 ft.", "The other is not."], id="It is 6 ft. The other is not."
+            "It is 6 ft. The other is not.",
+            ["It is 6 ft.", "The other is not."],
+            id="It is 6 ft. The other is not.",
         ),
-        pytest.param("He joined the U.S. Army.", ["He joined the U.S. Army."], id="He joined the U.S. Army."),
+        pytest.param(
+            "He joined the U.S. Army.", ["He joined the U.S. Army."], id="He joined the U.S. Army."
+        ),
         pytest.param(
             "It cost 15.4 million. Thus, 1864 - 1811 = 53.",
             ["It cost 15.4 million.", "Thus, 1864 - 1811 = 53."],
             id="It cost 15.4 million. Thus, 1864 - 1811 = 53.",
         ),
         pytest.param(
-            'She said "Go." Then she left.', ['She said "Go."', "Then she left."], id="She said Go. Then she left."
+            'She said "Go." Then she left.',
+            ['She said "Go."', "Then she left."],
+            id="She said Go. Then she left.",
         ),
-        pytest.param("Is it? It is! Well… Yes", ["Is it?", "It is!", "Well…", "Yes"], id="Is it It is Well Yes"),
+        pytest.param(
+            "Is it? It is! Well… Yes",
+            ["Is it?", "It is!", "Well…", "Yes"],
+            id="Is it It is Well Yes",
+        ),
         pytest.param("他是谁？他是王。好", ["他是谁？", "他是王。", "好"], id="他是谁他是王好"),
         pytest.param("no stop at all", ["no stop at all"], id="no stop at all"),
         pytest.param("", [], id=""),

@@ -29,7 +29,12 @@ from tests.unit.killing import contents, killed_at
 pytestmark = pytest.mark.usefixtures("own_folder")
 QUESTION = Question("q1", "Who?", ("Ann",), (Passage.of("T", "Ann did."),))
 ANSWER = Answer(
-    "Ann", (QUESTION.passages[0].id,), context_tokens=3, flags={"odd": 1}, figures={"hops": 2}, notes={"chains": []}
+    "Ann",
+    (QUESTION.passages[0].id,),
+    context_tokens=3,
+    flags={"odd": 1},
+    figures={"hops": 2},
+    notes={"chains": []},
 )
 PREDICTION = Prediction.of(QUESTION, ANSWER)
 GOLDEN = FinishedRun.read(Path(__file__).parents[1] / "golden" / "artefacts" / "trace")
@@ -62,7 +67,12 @@ def test_predictions_keep_the_order(tmp_path: Path) -> None:
     folder.close()
     lines = [json.loads(line) for line in (tmp_path / PREDICTIONS).read_text().splitlines()]
     assert [line["question_id"] for line in lines] == ["q1", "q2"]
-    assert lines[1] == {"question_id": "q2", "answer": None, "error": "ValueError: no", "evidence": []}
+    assert lines[1] == {
+        "question_id": "q2",
+        "answer": None,
+        "error": "ValueError: no",
+        "evidence": [],
+    }
     assert not (tmp_path / PARTIAL_PREDICTIONS).exists()
     # opened again and stopped before anything was answered
     RunFolder(tmp_path, {}).close()
@@ -72,7 +82,9 @@ def test_predictions_keep_the_order(tmp_path: Path) -> None:
 def run_questions(folder: Path, count: int) -> None:
     """Answer the first questions, the last one first, as `execute` does."""
     questions = [Question(f"q{number}", "Who?", ("Ann",)) for number in range(count)]
-    predictions = [Prediction.of(question, Answer(f"answer to {question.id}")) for question in questions]
+    predictions = [
+        Prediction.of(question, Answer(f"answer to {question.id}")) for question in questions
+    ]
     opened = RunFolder(folder, {"seed": 0})
     try:
         for question, prediction in reversed(list(zip(questions, predictions, strict=True))):
@@ -88,7 +100,9 @@ def check_finished(folder: Path, counts: Sequence[int]) -> None:
     """Check that predictions and metrics are of one run with one of these numbers of questions."""
     ids = question_ids(folder)
     assert len(ids) in counts
-    predictions = [Prediction.of(Question(id_, "Who?", ()), Answer(f"answer to {id_}")) for id_ in sorted(ids)]
+    predictions = [
+        Prediction.of(Question(id_, "Who?", ()), Answer(f"answer to {id_}")) for id_ in sorted(ids)
+    ]
     assert (folder / PREDICTIONS).read_text() == jsonl_text(each.json() for each in predictions)
     if (folder / METRICS).is_file():
         assert json.loads((folder / METRICS).read_text())["questions"] == len(ids)
@@ -106,7 +120,12 @@ def test_run_survives_a_kill_at_any_write(tmp_path: Path, after: bool) -> None:
         for folder in (fresh, enlarged):
             run_questions(folder, 4)
             check_finished(folder, (4,))
-            assert sorted(traced.question.id for traced in read_trace(folder)) == ["q0", "q1", "q2", "q3"]
+            assert sorted(traced.question.id for traced in read_trace(folder)) == [
+                "q0",
+                "q1",
+                "q2",
+                "q3",
+            ]
             assert not list(folder.glob("*.partial.*"))
 
 
@@ -115,7 +134,9 @@ def test_trace_survives_a_cut(tmp_path: Path) -> None:
         list(read_trace(tmp_path))
     folder = RunFolder(tmp_path, {})
     for _ in range(3):
-        folder.record(QUESTION, PREDICTION, [CallRecord((0,), ask("say"), Completion("said"), cached=True)])
+        folder.record(
+            QUESTION, PREDICTION, [CallRecord((0,), ask("say"), Completion("said"), cached=True)]
+        )
     folder.finish([], {}, GOLDEN)
     folder.close()
     traced = list(read_trace(tmp_path))
@@ -157,7 +178,16 @@ def run(name: str, seconds: int, *files: str) -> Path:
 def test_run_is_named_by_path_or_prefix() -> None:
     first = run("demo/trace/small/beeb5e9d", 1)
     run("demo/golden/small/be000000", 2)
-    names = [str(first), f"{first}/", "beeb5e9d", "bee", "trace/small/b", "trace", "demo/tr", "outputs/demo/trace"]
+    names = [
+        str(first),
+        f"{first}/",
+        "beeb5e9d",
+        "bee",
+        "trace/small/b",
+        "trace",
+        "demo/tr",
+        "outputs/demo/trace",
+    ]
     assert [name for name in names if find_run(name) != first] == []
 
 
@@ -188,7 +218,12 @@ def test_sweeps_and_other_folders() -> None:
     sweep = run("sweeps/beams", 2, "sweep.json", "report.html")
     run("index/demo/bm25/0f0f0f", 1, "manifest.json")
     run(".cache/x/y/z", 1)
-    assert find_run("beams", sweeps=True) == find_run("sweeps/b", sweeps=True) == find_run("last", sweeps=True) == sweep
+    assert (
+        find_run("beams", sweeps=True)
+        == find_run("sweeps/b", sweeps=True)
+        == find_run("last", sweeps=True)
+        == sweep
+    )
     assert "beams: no finished run matches" in refusal(find_run, "beams")
     assert [each.name for each in list_sweeps()] == ["sweeps/beams"]
     assert [each.name for each in list_runs()] == ["demo/trace/small/a"]
@@ -212,7 +247,10 @@ def test_runs_are_filtered_and_newest_first(capsys: pytest.CaptureFixture[str]) 
     assert listed("--limit", "1")[-1] == "1 of 3. All: --limit 3"
     assert "no such runs" in listed("model=huge")[0]
     read = json.loads("".join(listed("--json", "model=small")))
-    assert [each["folder"] for each in read] == ["outputs/demo/golden/small/b", "outputs/demo/trace/small/a"]
+    assert [each["folder"] for each in read] == [
+        "outputs/demo/golden/small/b",
+        "outputs/demo/trace/small/a",
+    ]
     assert read[0]["questions"] == json.loads(FINISHED.read_text(encoding="utf-8"))["questions"]
     assert json.loads("".join(listed("--json", "musique")))[0]["em"] is None
 
@@ -224,7 +262,9 @@ def test_runs_are_filtered_and_newest_first(capsys: pytest.CaptureFixture[str]) 
         pytest.param("methods=x", "Did you mean method", id="unknown filter"),
     ],
 )
-def test_invalid_filters_are_rejected(capsys: pytest.CaptureFixture[str], words: str, message: str) -> None:
+def test_invalid_filters_are_rejected(
+    capsys: pytest.CaptureFixture[str], words: str, message: str
+) -> None:
     assert main(["runs", *words.split()]) == 2
     assert message in capsys.readouterr().err
 
@@ -239,7 +279,9 @@ def test_invalid_filters_are_rejected(capsys: pytest.CaptureFixture[str], words:
         "compare last",
     ],
 )
-def test_ambiguous_name_is_rejected_by_every_command(capsys: pytest.CaptureFixture[str], command: str) -> None:
+def test_ambiguous_name_is_rejected_by_every_command(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
     run("demo/trace/small/ab", 1)
     run("demo/trace/small/ac", 2)
     assert main([*command.split(), "a"]) == 2

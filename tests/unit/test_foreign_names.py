@@ -31,14 +31,20 @@ def test_spelling_of_a_paper_is_understood(word: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("method=hipporag", "HippoRAG is a retriever. Use it with a method: method=retrieve_read retriever=hipporag"),
+        (
+            "method=hipporag",
+            "HippoRAG is a retriever. Use it with a method: method=retrieve_read retriever=hipporag",
+        ),
         ("method=RAPTOR", "method=retrieve_read retriever=raptor"),
         ("engine=ollama", "server=http://127.0.0.1:11434 model=NAME"),
         (
             "engine=vllm engine.base_url=http://a/v1",
             "engine=vllm loads a model itself. For a running server",
         ),
-        ("engine.base_url=http://a/v1", "engine=llamacpp loads a model itself. For a running server, use server=URL"),
+        (
+            "engine.base_url=http://a/v1",
+            "engine=llamacpp loads a model itself. For a running server, use server=URL",
+        ),
         ("base_url=http://a/v1", "For a running server, use server=URL"),
         ("api_key=EMPTY", "environment variable OPENAI_API_KEY"),
         ("temperature=0.5", "kgqa generates greedily"),

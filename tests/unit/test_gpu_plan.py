@@ -20,7 +20,11 @@ READER = (
     "engine=vllm",
     "engine.max_model_len=8192",
 )
-JUDGE = ("judge=three_way", "roles.judge=llama3_3_70b_instruct", "roles.judge.engine.max_model_len=8192")
+JUDGE = (
+    "judge=three_way",
+    "roles.judge=llama3_3_70b_instruct",
+    "roles.judge.engine.max_model_len=8192",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +46,16 @@ def test_without_gpus_nothing_is_planned() -> None:
 def test_stages_have_their_devices() -> None:
     experiment = compose(*JUDGE, "gpus=8")
     reader, judge = experiment.role_nodes[""].engine, experiment.judge_nodes["judge"].engine
-    assert (reader["devices"], reader["tensor_parallel"], reader["data_parallel"]) == ([*range(8)], 1, 8)
-    assert (judge["devices"], judge["tensor_parallel"], judge["data_parallel"]) == ([*range(8)], 4, 2)
+    assert (reader["devices"], reader["tensor_parallel"], reader["data_parallel"]) == (
+        [*range(8)],
+        1,
+        8,
+    )
+    assert (judge["devices"], judge["tensor_parallel"], judge["data_parallel"]) == (
+        [*range(8)],
+        4,
+        2,
+    )
 
 
 def test_encoder_and_reader_share_no_gpu() -> None:
@@ -80,16 +92,24 @@ def test_judge_with_the_readers_model_stays_loaded() -> None:
     ids=["numbers", "names", "some of them", "list", "number", "all"],
 )
 def test_visible_gpus_are_used(
-    monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...], visible: str | None, devices: list[Any]
+    monkeypatch: pytest.MonkeyPatch,
+    overrides: tuple[str, ...],
+    visible: str | None,
+    devices: list[Any],
 ) -> None:
-    monkeypatch.setattr("kgqa.experiment.devices.list_gpus", lambda: 3 * (Gpu("H100", 80 << 30, "600"),))
+    monkeypatch.setattr(
+        "kgqa.experiment.devices.list_gpus", lambda: 3 * (Gpu("H100", 80 << 30, "600"),)
+    )
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert compose(*overrides).role_nodes[""].engine["devices"] == devices
 
 
 def test_placement_changes_no_key_of_the_cache() -> None:
-    with Session(compose("gpus=4", "dry_run=true")) as placed, Session(compose("dry_run=true")) as other:
+    with (
+        Session(compose("gpus=4", "dry_run=true")) as placed,
+        Session(compose("dry_run=true")) as other,
+    ):
         assert placed.engines.identities() == other.engines.identities()
 
 

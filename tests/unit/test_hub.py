@@ -34,11 +34,15 @@ def hub_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[s
             raise Absent(f"no {repository}\nand a page of advice")
         return "/".join(("/cache", repository, *names))
 
-    library, errors, constants = (ModuleType(f"huggingface_hub{part}") for part in ("", ".errors", ".constants"))
+    library, errors, constants = (
+        ModuleType(f"huggingface_hub{part}") for part in ("", ".errors", ".constants")
+    )
     (tmp_path / "models--owner--model").mkdir()
     vars(constants).update(HF_HUB_CACHE=str(tmp_path))
     information = SimpleNamespace(model_info=lambda name: SimpleNamespace(sha="abc"))
-    vars(library).update(hf_hub_download=download, snapshot_download=download, HfApi=lambda: information)
+    vars(library).update(
+        hf_hub_download=download, snapshot_download=download, HfApi=lambda: information
+    )
     vars(errors).update(EntryNotFoundError=Absent, HfHubHTTPError=Absent)
     library.errors = errors  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "huggingface_hub", library)
@@ -53,8 +57,12 @@ def test_snapshot_has_files_of_the_patterns(
     hub_requests: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert hub.find_weights("owner/model", ("*.json",), local=False) == Path("/cache/owner/model")
-    assert hub_requests == [{"allow_patterns": ["*.json"], "ignore_patterns": "*/*", "local_files_only": False}]
-    assert hub.find_weights("owner/model:a.gguf", (), local=True) == Path("/cache/owner/model/a.gguf")
+    assert hub_requests == [
+        {"allow_patterns": ["*.json"], "ignore_patterns": "*/*", "local_files_only": False}
+    ]
+    assert hub.find_weights("owner/model:a.gguf", (), local=True) == Path(
+        "/cache/owner/model/a.gguf"
+    )
     assert hub.find_weights("owner/other:a.gguf", (), local=True) is None
     # the library is not called for a repository that is not in its cache
     assert len(hub_requests) == 2
@@ -94,7 +102,10 @@ def test_encoder_is_identified_by_its_files(tmp_path: Path) -> None:
 
 def test_an_engine_lacks_what_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "LIBRARIES", {"one": ("json", "kgqa_has_no_such_package")})
-    assert (extras.missing_libraries("one"), extras.missing_libraries("scripted")) == (["kgqa_has_no_such_package"], [])
+    assert (extras.missing_libraries("one"), extras.missing_libraries("scripted")) == (
+        ["kgqa_has_no_such_package"],
+        [],
+    )
 
 
 ASKING = """
@@ -114,7 +125,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 ask("owner/offline")
 """
 # by name of the model: how the server refuses
-REFUSALS = {"owner/gated": (403, "GatedRepo"), "owner/private": (401, "RepoNotFound"), "owner/broken": (400, "")}
+REFUSALS = {
+    "owner/gated": (403, "GatedRepo"),
+    "owner/private": (401, "RepoNotFound"),
+    "owner/broken": (400, ""),
+}
 
 
 class Refusing(BaseHTTPRequestHandler):
@@ -131,10 +146,17 @@ class Refusing(BaseHTTPRequestHandler):
 def ask(endpoint: str, home: Path, *names: str) -> list[str]:
     """Return what `ASKING` prints in a process of its own: the library reads these variables when it is imported."""
     pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
-    named = {"HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "ASKED": " ".join(names)}
+    named = {
+        "HF_ENDPOINT": endpoint,
+        "HF_HOME": str(home),
+        "HF_HUB_OFFLINE": "0",
+        "ASKED": " ".join(names),
+    }
     environment = {**os.environ, **named, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-c", ASKING]
-    ran = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        command, env=environment, cwd=home, capture_output=True, text=True, check=True
+    )
     return ran.stdout.splitlines()
 
 

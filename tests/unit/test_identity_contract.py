@@ -28,7 +28,9 @@ REQUIRED: dict[str, dict[str, Any]] = {
 
 
 def build_component(group: str, name: str) -> Any:
-    node = {key: value for key, value in composed_node(group, name).items() if key != "require_existing"}
+    node = {
+        key: value for key, value in composed_node(group, name).items() if key != "require_existing"
+    }
     for key, value in REQUIRED.get(name, {}).items():
         if key in node:
             node[key] = {**node[key], **value} if isinstance(value, dict) else value
@@ -45,7 +47,9 @@ def list_fields() -> Iterator[Any]:
                 classes.add(kind)
                 ids = {field: f"{kind.__name__}.{field}" for field in declared_fields(kind)}
                 yield from (
-                    pytest.param(group, name, field, id=ids[field]) for field in ids if ids[field] not in NOT_VARIED
+                    pytest.param(group, name, field, id=ids[field])
+                    for field in ids
+                    if ids[field] not in NOT_VARIED
                 )
 
 
@@ -104,7 +108,9 @@ def test_field_changes_identity_unless_marked(
 def test_part_of_a_component_changes_its_identity() -> None:
     first, second = (build_component("retriever", name) for name in ("bm25", "bm25_text"))
     graph = build_component("retriever", "entity_graph")
-    assert identity_of(replace(graph, passages=first)) != identity_of(replace(graph, passages=second))
+    assert identity_of(replace(graph, passages=first)) != identity_of(
+        replace(graph, passages=second)
+    )
 
 
 COMPONENT = """

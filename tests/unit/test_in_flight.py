@@ -42,9 +42,13 @@ def test_two_runs_make_each_call_once(cache: CallCache, other: CallCache) -> Non
         return Completion(f"reply {number}")
 
     def run(name: str, store: CallCache, size: int) -> None:
-        ended[name] = [(f.key, f.result) for f in drive(Batches(answer, size), store, named(12, two_steps))]
+        ended[name] = [
+            (f.key, f.result) for f in drive(Batches(answer, size), store, named(12, two_steps))
+        ]
 
-    runs = [threading.Thread(target=run, args=each) for each in (("one", cache, 4), ("two", other, 3))]
+    runs = [
+        threading.Thread(target=run, args=each) for each in (("one", cache, 4), ("two", other, 3))
+    ]
     for thread in runs:
         thread.start()
     for thread in runs:
@@ -98,8 +102,13 @@ NO_REPLIES = {
 def test_reply_of_another_type_fails_its_call(reply: object, cache: CallCache) -> None:
     queue = Done()
     calls = InFlightCalls(queue, cache, {"class": "Mine"})
-    requests = [Request((number,), number, ask(f"question {number}"), time.monotonic()) for number in range(2)]
-    calls.finish(list(zip(calls.begin(requests), (reply, Completion("Rome")), strict=True)), time.monotonic())
+    requests = [
+        Request((number,), number, ask(f"question {number}"), time.monotonic())
+        for number in range(2)
+    ]
+    calls.finish(
+        list(zip(calls.begin(requests), (reply, Completion("Rome")), strict=True)), time.monotonic()
+    )
     wrong, right = (next_reply(queue).value for _ in requests)
     assert isinstance(wrong, EngineError)
     assert "mine returned a value that is no reply" in str(wrong)
@@ -109,13 +118,23 @@ def test_reply_of_another_type_fails_its_call(reply: object, cache: CallCache) -
 def test_replies_are_committed_in_batches(cache: CallCache) -> None:
     queue = Done()
     calls = InFlightCalls(queue, cache, {"engine": "x"})
-    requests = [Request((number,), number, ask(f"question {number}"), time.monotonic()) for number in range(4)]
+    requests = [
+        Request((number,), number, ask(f"question {number}"), time.monotonic())
+        for number in range(4)
+    ]
     *first, last = calls.begin(requests)
-    for request, reply in zip(first, (Completion("one"), {"not": object()}, Completion("three")), strict=True):
+    for request, reply in zip(
+        first, (Completion("one"), {"not": object()}, Completion("three")), strict=True
+    ):
         calls.finish([(request, reply)], time.monotonic())
     assert queue.qsize() == 1  # the commit of all
     values = [next_reply(queue).value for _ in first]
-    assert (values[0].text, type(values[1]), values[2].text, len(cache)) == ("one", EngineError, "three", 2)
+    assert (values[0].text, type(values[1]), values[2].text, len(cache)) == (
+        "one",
+        EngineError,
+        "three",
+        2,
+    )
     calls.stop()
     calls.finish([(last, Completion("after"))], time.monotonic())
     assert len(cache) == 3

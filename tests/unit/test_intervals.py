@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from kgqa.scoring.intervals import difference_interval, estimate, pool_interval, share_interval, tango, wilson
+from kgqa.scoring.intervals import (
+    difference_interval,
+    estimate,
+    pool_interval,
+    share_interval,
+    tango,
+    wilson,
+)
 
 # of F1 between 0 and 1
 FRACTIONS = np.array([0.2, 0.25, 2 / 7, 1 / 3, 0.4, 0.5, 4 / 7, 2 / 3, 0.8, 6 / 7])
@@ -63,13 +70,17 @@ def test_means_of_few_values_are_covered(n: int, values: list[float], chances: l
     assert 0.93 <= np.mean(covered) <= 0.97
 
 
-def sample_f1(source: np.random.Generator, zeros: float, ones: float, shape: tuple[int, int]) -> np.ndarray:
+def sample_f1(
+    source: np.random.Generator, zeros: float, ones: float, shape: tuple[int, int]
+) -> np.ndarray:
     kind, between = source.random(shape), source.choice(FRACTIONS, size=shape)
     return np.where(kind < zeros, 0.0, np.where(kind < zeros + ones, 1.0, between))
 
 
 @pytest.mark.parametrize("n", [80, 200])
-@pytest.mark.parametrize(("zeros", "ones"), [(0.5, 0.3), (0.3, 0.5), (0.8, 0.1), (0.95, 0.02), (0.02, 0.95)])
+@pytest.mark.parametrize(
+    ("zeros", "ones"), [(0.5, 0.3), (0.3, 0.5), (0.8, 0.1), (0.95, 0.02), (0.02, 0.95)]
+)
 def test_means_of_f1_are_covered(n: int, zeros: float, ones: float) -> None:
     truth = ones + (1 - zeros - ones) * FRACTIONS.mean()
     samples = sample_f1(np.random.default_rng(n), zeros, ones, (RUNS, n))
@@ -78,7 +89,9 @@ def test_means_of_f1_are_covered(n: int, zeros: float, ones: float) -> None:
 
 
 @pytest.mark.parametrize("n", [80, 200])
-@pytest.mark.parametrize(("equal", "shift"), [(0.5, 0.0), (0.5, 0.3), (0.8, 0.0), (0.8, 0.3), (0.9, 0.3)])
+@pytest.mark.parametrize(
+    ("equal", "shift"), [(0.5, 0.0), (0.5, 0.3), (0.8, 0.0), (0.8, 0.3), (0.9, 0.3)]
+)
 def test_differences_of_f1_are_covered(n: int, equal: float, shift: float) -> None:
     source = np.random.default_rng(n)
     first = sample_f1(source, 0.5, 0.35, (RUNS, n))
@@ -90,7 +103,9 @@ def test_differences_of_f1_are_covered(n: int, equal: float, shift: float) -> No
 
 
 @pytest.mark.parametrize("n", [40, 80])
-@pytest.mark.parametrize(("better", "worse"), [(0.05, 0.05), (0.1, 0.02), (0.1, 0.1), (0.2, 0.1), (0.3, 0.2)])
+@pytest.mark.parametrize(
+    ("better", "worse"), [(0.05, 0.05), (0.1, 0.02), (0.1, 0.1), (0.2, 0.1), (0.3, 0.2)]
+)
 def test_paired_differences_are_covered_exactly(n: int, better: float, worse: float) -> None:
     covered = 0.0
     for gains, losses in product(range(n + 1), repeat=2):
@@ -98,7 +113,9 @@ def test_paired_differences_are_covered_exactly(n: int, better: float, worse: fl
             continue
         equal = n - gains - losses
         ways = lgamma(n + 1) - lgamma(gains + 1) - lgamma(losses + 1) - lgamma(equal + 1)
-        chance = exp(ways + gains * log(better) + losses * log(worse) + equal * log(1 - better - worse))
+        chance = exp(
+            ways + gains * log(better) + losses * log(worse) + equal * log(1 - better - worse)
+        )
         if chance > 1e-7:
             low, high = tango(gains, losses, n)
             covered += chance * (low <= better - worse <= high)

@@ -16,7 +16,12 @@ ALDER = Passage.of("Alder", "Alder wrote Birch.")
 BIRCH = Passage.of("Birch", "Birch is a book.")
 EMPTY = Passage.of("Birch", " ")
 QUESTION = Question(
-    "q", "When?", ("1901", "in 1901"), (ALDER, BIRCH, BIRCH), frozenset({ALDER.id, "missing:Cedar"}), hops=2
+    "q",
+    "When?",
+    ("1901", "in 1901"),
+    (ALDER, BIRCH, BIRCH),
+    frozenset({ALDER.id, "missing:Cedar"}),
+    hops=2,
 )
 
 
@@ -74,7 +79,9 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str | None]:
     monkeypatch.setattr(
         verified,
         "run_predictions",
-        lambda _: [SimpleNamespace(question_id=name, verdict=verdict) for name, verdict in verdicts.items()],
+        lambda _: [
+            SimpleNamespace(question_id=name, verdict=verdict) for name, verdict in verdicts.items()
+        ],
     )
     return verdicts
 
@@ -87,14 +94,18 @@ def test_valid_questions_are_those_of_the_verification() -> None:
 
 @pytest.mark.usefixtures("verdicts")
 def test_verification_of_another_file_is_rejected() -> None:
-    with pytest.raises(DataError, match=r"dataset\.verified=run: run: it verified another file of dataset=demo"):
+    with pytest.raises(
+        DataError, match=r"dataset\.verified=run: run: it verified another file of dataset=demo"
+    ):
         verified.valid_ids(Path("run"), "b")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        pytest.param(dict.fromkeys(VERDICTS), "not a finished run with method=verify", id="no verdicts"),
+        pytest.param(
+            dict.fromkeys(VERDICTS), "not a finished run with method=verify", id="no verdicts"
+        ),
         pytest.param({"q1": "noise"}, "no question in it is valid", id="none valid"),
     ],
 )

@@ -17,7 +17,14 @@ from kgqa.datasets.corpus import read as read_corpus
 from kgqa.datasets.demonstrations import load_documents, load_thoughts
 from kgqa.errors import DataError
 from kgqa.experiment.prediction_files import read_predictions
-from kgqa.util.jsonio import JsonError, decode_json, decode_stored, encode_json, encode_request, stream_records
+from kgqa.util.jsonio import (
+    JsonError,
+    decode_json,
+    decode_stored,
+    encode_json,
+    encode_request,
+    stream_records,
+)
 
 HOSTILE = (
     "[" * 1000,
@@ -78,8 +85,12 @@ def test_value_of_a_request_survives_a_round_trip(value: Any) -> None:
     assert json.loads(encode_request(value)) == value
 
 
-@pytest.mark.parametrize("text", ["", "plain", ALL, HALF, '"q" \\n'], ids=["empty", "plain", "all", "half", "quotes"])
-@pytest.mark.parametrize("others", [[1, float("-inf"), HALF, None, {HALF: ALL}], 0.1], ids=["list", "number"])
+@pytest.mark.parametrize(
+    "text", ["", "plain", ALL, HALF, '"q" \\n'], ids=["empty", "plain", "all", "half", "quotes"]
+)
+@pytest.mark.parametrize(
+    "others", [[1, float("-inf"), HALF, None, {HALF: ALL}], 0.1], ids=["list", "number"]
+)
 def test_value_survives_a_round_trip(text: str, others: Any) -> None:
     value = {"a": text, "b": others, text: text}
     assert json.loads(encode_json(value)) == value
@@ -87,7 +98,9 @@ def test_value_survives_a_round_trip(text: str, others: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 250 + "]" * 250, '["\\ud800", ' + "[" * 250 + "]" * 251], ids=["plain", "half pair"]
+    "text",
+    ["[" * 250 + "]" * 250, '["\\ud800", ' + "[" * 250 + "]" * 251],
+    ids=["plain", "half pair"],
 )
 @pytest.mark.parametrize("decode", [decode_json, decode_stored])
 def test_deep_nesting_is_rejected(decode: Callable[[str], object], text: str) -> None:
@@ -95,7 +108,11 @@ def test_deep_nesting_is_rejected(decode: Callable[[str], object], text: str) ->
         decode(text)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists
+    )
+)
 def test_stored_value_is_read_as_pythons_json_reads_it(value: Any) -> None:
     text = json.dumps(value)
     assert repr(decode_stored(text)) == repr(json.loads(text))

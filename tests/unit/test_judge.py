@@ -20,10 +20,14 @@ from tests.composed import composed_node
 from tests.method_world import World
 
 PASSAGE = Passage.of("Ilse Ravenholt", "The parish register names her home.")
-ANSWER = JudgedAnswer("Where was Ilse Ravenholt born?", ("Pellery", "the town of Pellery"), "in Pellery", (PASSAGE,))
+ANSWER = JudgedAnswer(
+    "Where was Ilse Ravenholt born?", ("Pellery", "the town of Pellery"), "in Pellery", (PASSAGE,)
+)
 
 
-def judged(judge: AnyJudge, *replies: str | Exception, answer: JudgedAnswer = ANSWER) -> tuple[Verdict, list[Generate]]:
+def judged(
+    judge: AnyJudge, *replies: str | Exception, answer: JudgedAnswer = ANSWER
+) -> tuple[Verdict, list[Generate]]:
     """The verdict and the calls, answered by the replies in turn."""
     world = World(replies)
     return drive(judge.judge(answer), world), world.generations
@@ -68,7 +72,11 @@ REFUSALS = {"three_way": "incorrect", "kgp": "0", "safe": "wrong", "faithful": "
 
 @pytest.mark.parametrize(
     ("form", "text", "label"),
-    [(form, text, label) for form, readings in READINGS.items() for text, label in readings.items()],
+    [
+        (form, text, label)
+        for form, readings in READINGS.items()
+        for text, label in readings.items()
+    ],
 )
 def test_reply_is_a_verdict_or_none(form: str, text: str, label: str | None) -> None:
     assert FORMS[form].read(text) == label
@@ -81,7 +89,11 @@ def test_unreadable_reply_is_repeated_once(form: str) -> None:
     first, second = (call.prompt.messages[-1].content for call in calls)
     assert "Your last reply" in second
     assert "Your last reply" not in first
-    assert (calls[0].role, calls[0].temperature, calls[0].schema) == ("judge", 0, FORMS[form].schema)
+    assert (calls[0].role, calls[0].temperature, calls[0].schema) == (
+        "judge",
+        0,
+        FORMS[form].schema,
+    )
     verdict, calls = judged(one(form), "banana", "banana")
     assert verdict.label is None
     assert len(calls) == 2
@@ -93,7 +105,9 @@ def test_judge_sees_gold_answers_or_passages(form: str) -> None:
     text = call.prompt.messages[-1].content
     assert ANSWER.question in text
     assert ANSWER.answer in text
-    assert ("Answer: Pellery" in text or '"Pellery"' in text or "Reference: Pellery" in text) is (form != "faithful")
+    assert ("Answer: Pellery" in text or '"Pellery"' in text or "Reference: Pellery" in text) is (
+        form != "faithful"
+    )
     assert ("parish register" in text) is (form == "faithful")
 
 
@@ -126,10 +140,14 @@ def test_exact_match_is_judged_unless_skipped() -> None:
         pytest.param((EngineError("gone"), "0", "wrong"), "incorrect", id="failed vote"),
     ],
 )
-def test_panel_verdict_is_the_majority(votes: tuple[str | Exception, ...], label: str | None) -> None:
+def test_panel_verdict_is_the_majority(
+    votes: tuple[str | Exception, ...], label: str | None
+) -> None:
     verdict, calls = judged(Panel(32, False, ("three_way", "kgp", "safe")), *votes)
     assert (verdict.label, [call.role for call in calls[:2]]) == (label, ["judge_1", "judge_2"])
-    assert verdict.votes[0].error == ("EngineError: gone" if isinstance(votes[0], EngineError) else None)
+    assert verdict.votes[0].error == (
+        "EngineError: gone" if isinstance(votes[0], EngineError) else None
+    )
 
 
 def test_panel_has_two_judges_and_their_roles() -> None:
@@ -157,7 +175,9 @@ def test_accuracy_counts_failed_answers_as_wrong() -> None:
     def judgement(verdict: str | None, fate: Fate) -> Judgement:
         return Judgement(question_id="q", verdict=verdict, fate=fate, votes=(), judge="three_way")
 
-    judged = [judgement(verdict, "judged") for verdict in ("correct", "correct", "not_attempted", None)]
+    judged = [
+        judgement(verdict, "judged") for verdict in ("correct", "correct", "not_attempted", None)
+    ]
     rows = [*judged, judgement(None, "failed"), judgement("correct", "exact")]
     summary = summarise_verdicts(rows, [True, False, False, True, False, True])
     assert summary.accuracy.mean == pytest.approx(60.0)
@@ -169,5 +189,7 @@ def test_accuracy_counts_failed_answers_as_wrong() -> None:
     assert summary.agreement_with_em.percent == pytest.approx(200 / 3)
     # of two answers that the judge accepts, EM rejects one
     assert summary.agreement_with_em.confusion["correct"] == {"correct": 1, "incorrect": 1}
-    silent = summarise_verdicts([judgement(None, "judged"), judgement(None, "failed")], [True, False])
+    silent = summarise_verdicts(
+        [judgement(None, "judged"), judgement(None, "failed")], [True, False]
+    )
     assert (silent.accuracy, silent.unscored) == (UNDEFINED, 1)

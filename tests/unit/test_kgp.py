@@ -22,15 +22,24 @@ COMPOSER = Passage.of("Asbjarne Lyngholt", "Asbjarne Lyngholt was born in Fauske
 TOWN = Passage.of("Fauskenes", "Fauskenes is a town on the Tveit fjord.")
 FJORD = Passage.of("Tveit", "The Tveit is a fjord of 20 kilometres.")
 POOL = (OPERA, COMPOSER, TOWN, FJORD)
-EDGES = {OPERA.id: (COMPOSER, FJORD), COMPOSER.id: (OPERA, TOWN), TOWN.id: (COMPOSER, FJORD), FJORD.id: (OPERA, TOWN)}
-QUESTION = Question("q", "In which town was the composer of The Herring Queen born?", ("Fauskenes",), POOL)
+EDGES = {
+    OPERA.id: (COMPOSER, FJORD),
+    COMPOSER.id: (OPERA, TOWN),
+    TOWN.id: (COMPOSER, FJORD),
+    FJORD.id: (OPERA, TOWN),
+}
+QUESTION = Question(
+    "q", "In which town was the composer of The Herring Queen born?", ("Fauskenes",), POOL
+)
 Writes = Callable[[Generate], str]
 
 
 class World(method_world.World):
     """Two seeds, the edges above, and a ranker that likes what stands first in the alphabet."""
 
-    def __init__(self, evidence: Writes | None = None, edges: Mapping[str, tuple[Passage, ...]] = EDGES) -> None:
+    def __init__(
+        self, evidence: Writes | None = None, edges: Mapping[str, tuple[Passage, ...]] = EDGES
+    ) -> None:
         super().__init__()
         self.evidence = evidence or (lambda call: " Asbjarne Lyngholt was born in Oslo.")
         self.edges = edges
@@ -62,7 +71,10 @@ def test_seeds_grow_by_neighbors_of_the_evidence() -> None:
     answer = walk(world, "branching=1")
     traversal = answer.notes["traversal"]
     assert traversal["seeds"] == [OPERA.id, COMPOSER.id]
-    assert (traversal["paths"], answer.text) == ([[OPERA.id, COMPOSER.id], [COMPOSER.id, TOWN.id]], "Fauskenes")
+    assert (traversal["paths"], answer.text) == (
+        [[OPERA.id, COMPOSER.id], [COMPOSER.id, TOWN.id]],
+        "Fauskenes",
+    )
     assert answer.evidence == (OPERA.id, COMPOSER.id, TOWN.id)
     assert answer.figures == {"seeds": 2, "steps": 2, "paths": 2, "visited": 3, "neighbours": 2.0}
     assert not answer.flags
@@ -104,15 +116,25 @@ def test_hops_budget_and_rounds_bound_the_paths() -> None:
     world = World()
     answer = walk(world, "branching=2", "budget=3")
     walked = answer.notes["traversal"]
-    assert walked["paths"] == [[OPERA.id, COMPOSER.id], [OPERA.id, FJORD.id], [COMPOSER.id, TOWN.id]]
-    assert [step["chosen"] for step in walked["steps"]] == [[COMPOSER.id, FJORD.id], [TOWN.id]]  # what was visited
+    assert walked["paths"] == [
+        [OPERA.id, COMPOSER.id],
+        [OPERA.id, FJORD.id],
+        [COMPOSER.id, TOWN.id],
+    ]
+    assert [step["chosen"] for step in walked["steps"]] == [
+        [COMPOSER.id, FJORD.id],
+        [TOWN.id],
+    ]  # what was visited
     world = World()
     answer = walk(world, "agent=tfidf", "seeds=1", "rounds=[1,2]")
     assert answer.notes["traversal"]["paths"] == [[OPERA.id], [COMPOSER.id], [TOWN.id]]
     assert [call.texts for call in world.of(Rank)] == [(COMPOSER.text, FJORD.text), (TOWN.text,)]
     assert {(call.query, call.scorer) for call in world.of(Rank)} == {(QUESTION.text, "tfidf")}
     assert f"2: {COMPOSER.text}\n3: {TOWN.text}" in world.prompts("kgp/answer")[0]
-    assert [step["path"] for step in answer.notes["traversal"]["steps"]] == [[OPERA.id], [OPERA.id, COMPOSER.id]]
+    assert [step["path"] for step in answer.notes["traversal"]["steps"]] == [
+        [OPERA.id],
+        [OPERA.id, COMPOSER.id],
+    ]
 
 
 def test_empty_replies_and_missing_nodes_are_flagged() -> None:
@@ -120,7 +142,10 @@ def test_empty_replies_and_missing_nodes_are_flagged() -> None:
     answer = walk(world)
     assert (answer.flags["empty_evidence"], world.of(Rank)[0].query) == (2, QUESTION.text)
     answer = walk(World(edges={}))
-    assert (answer.flags, answer.notes["traversal"]["paths"]) == ({"no_neighbours": 2}, [[OPERA.id], [COMPOSER.id]])
+    assert (answer.flags, answer.notes["traversal"]["paths"]) == (
+        {"no_neighbours": 2},
+        [[OPERA.id], [COMPOSER.id]],
+    )
     assert answer.text == "Fauskenes"
 
     class Nothing(World):
@@ -186,25 +211,40 @@ def test_long_pages_are_truncated_at_the_end() -> None:
     world = Short(structural_reply("page 1\npage 2"))
     answer = walk(world, question=Question("s", "What do they say?", ("text",), (*POOL, *long)))
     *_, asked = world.prompts("kgp/answer")
-    assert (answer.flags, asked.count("line 80 of the table\n")) == ({"structural": 1, "context_cut": 1}, 2)
+    assert (answer.flags, asked.count("line 80 of the table\n")) == (
+        {"structural": 1, "context_cut": 1},
+        2,
+    )
     assert "report, page 2:\nline 0 of the table" in asked
 
 
 @pytest.mark.parametrize(
     ("reply", "places"),
     [
-        pytest.param("page 4\ntable 2", (PageOrTable(page=4), PageOrTable(table=2)), id="page 4table 2"),
-        pytest.param("- Table on page 3.", (PageOrTable(page=3, any_table=True),), id="- Table on page 3."),
+        pytest.param(
+            "page 4\ntable 2", (PageOrTable(page=4), PageOrTable(table=2)), id="page 4table 2"
+        ),
+        pytest.param(
+            "- Table on page 3.", (PageOrTable(page=3, any_table=True),), id="- Table on page 3."
+        ),
         pytest.param(
             "tables 1, 2 and 3 on page 4",
             (PageOrTable(4, 1), PageOrTable(4, 2), PageOrTable(4, 3)),
             id="tables 1, 2 and 3 on page 4",
         ),
-        pytest.param("pages 3-5", (PageOrTable(page=3), PageOrTable(page=4), PageOrTable(page=5)), id="pages 3-5"),
         pytest.param(
-            "Pages 1, 3 to 4", (PageOrTable(page=1), PageOrTable(page=3), PageOrTable(page=4)), id="Pages 1, 3 to 4"
+            "pages 3-5",
+            (PageOrTable(page=3), PageOrTable(page=4), PageOrTable(page=5)),
+            id="pages 3-5",
         ),
-        pytest.param("tables 2–3 on page 9", (PageOrTable(9, 2), PageOrTable(9, 3)), id="tables 23 on page 9"),
+        pytest.param(
+            "Pages 1, 3 to 4",
+            (PageOrTable(page=1), PageOrTable(page=3), PageOrTable(page=4)),
+            id="Pages 1, 3 to 4",
+        ),
+        pytest.param(
+            "tables 2–3 on page 9", (PageOrTable(9, 2), PageOrTable(9, 3)), id="tables 23 on page 9"
+        ),
         pytest.param("page 3 - 1", (PageOrTable(page=3),), id="page 3 - 1"),
         pytest.param("pages 1-1000000", (PageOrTable(page=1),), id="pages 1-1000000"),
         pytest.param("page 1, table 2", (PageOrTable(page=1, table=2),), id="page 1, table 2"),
@@ -221,12 +261,18 @@ def test_classification_is_parsed_line_by_line(reply: str, places: tuple[PageOrT
     [
         pytest.param(PageOrTable(page=1), ["page 1"], id="page"),
         pytest.param(PageOrTable(table=2), ["table 2 pages 1-2"], id="table"),
-        pytest.param(PageOrTable(page=2, table=2), ["table 2 pages 1-2"], id="table on its second page"),
-        # the first on that page
-        pytest.param(PageOrTable(page=2, table=1), ["table 2 pages 1-2"], id="first table of a page"),
+        pytest.param(
+            PageOrTable(page=2, table=2), ["table 2 pages 1-2"], id="table on its second page"
+        ),
         # the first on that page
         pytest.param(
-            PageOrTable(page=1, any_table=True), ["table 1 page 1", "table 2 pages 1-2"], id="any table of a page"
+            PageOrTable(page=2, table=1), ["table 2 pages 1-2"], id="first table of a page"
+        ),
+        # the first on that page
+        pytest.param(
+            PageOrTable(page=1, any_table=True),
+            ["table 1 page 1", "table 2 pages 1-2"],
+            id="any table of a page",
         ),
         pytest.param(PageOrTable(page=9), [], id="missing page"),
         pytest.param(PageOrTable(table=9), [], id="missing table"),
@@ -239,14 +285,25 @@ def test_place_names_its_nodes(place: PageOrTable, nodes: list[str]) -> None:
 
 def test_rows_of_table_1_share_reader_and_contexts() -> None:
     rows = {
-        row: compose([f"experiment=kgp_{row}"]) for row in ("none", "golden", "retrieve", "mdr", "ircot", "setting")
+        row: compose([f"experiment=kgp_{row}"])
+        for row in ("none", "golden", "retrieve", "mdr", "ircot", "setting")
     }
     assert {config["choices"]["collection"] for config in rows.values()} == {"kgp"}
     methods = {row: config["method"] for row, config in rows.items()}
-    assert [methods[row]["reader"] for row in ("none", "golden", "retrieve", "ircot")] == ["short"] * 4
-    limits = ("retrieve", "passages"), ("mdr", "pairs"), ("ircot", "max_passages"), ("setting", "budget")
+    assert [methods[row]["reader"] for row in ("none", "golden", "retrieve", "ircot")] == [
+        "short"
+    ] * 4
+    limits = (
+        ("retrieve", "passages"),
+        ("mdr", "pairs"),
+        ("ircot", "max_passages"),
+        ("setting", "budget"),
+    )
     assert [methods[row][limit] for row, limit in limits] == [30] * 4
-    assert (methods["ircot"]["passages_per_step"], methods["ircot"]["few_shot"]["sample_size"]) == (5, 2)
+    assert (methods["ircot"]["passages_per_step"], methods["ircot"]["few_shot"]["sample_size"]) == (
+        5,
+        2,
+    )
 
 
 A, B, C = (Passage.of(letter, f"text {letter}") for letter in "abc")
@@ -294,7 +351,12 @@ def test_figures_5_and_9_count_neighbours() -> None:
     assert answer.evidence == (COMPOSER.id, FJORD.id)
     assert answer.figures == {"sf_em": 0.0, "covered": 0.0, "precision": 0.0, "reached": 2.0}
     answer = measured("seeds=1", "count=with_seeds")
-    assert answer.figures == {"sf_em": 0.0, "covered": 0.5, "precision": pytest.approx(1 / 3), "reached": 3.0}
+    assert answer.figures == {
+        "sf_em": 0.0,
+        "covered": 0.5,
+        "precision": pytest.approx(1 / 3),
+        "reached": 3.0,
+    }
     assert measured("seeds=2", "count=with_seeds").figures["sf_em"] == 1.0
     with pytest.raises(DataError, match="must have all its supporting passages"):
         measured(question=replace(QUESTION, support=frozenset({"missing:Oslo"})))

@@ -51,7 +51,10 @@ class World(method_world.World):
 
     def __init__(self, explore: Sequence[Any], complete: Sequence[Any] = ()) -> None:
         super().__init__(passages=(REED, HOLM))
-        self.by_template = {"knowtrace/explore": list(explore), "knowtrace/complete": list(complete)}
+        self.by_template = {
+            "knowtrace/explore": list(explore),
+            "knowtrace/complete": list(complete),
+        }
 
     def search(self, call: Search) -> tuple[Passage, ...]:
         return tuple(passage for passage in self.passages if passage.title in call.query)
@@ -72,11 +75,19 @@ def test_knowledge_grows_hop_by_hop_until_enough() -> None:
     world = two_hops()
     answer = world.answer()
     assert answer.text == "Gorm College"
-    assert [call.query for call in world.of(Search)] == ["Reed Lake who wrote it", "Ada Holm where she was educated"]
+    assert [call.query for call in world.of(Search)] == [
+        "Reed Lake who wrote it",
+        "Ada Holm where she was educated",
+    ]
     kinds = [c.prompt.name.removeprefix("knowtrace/") for c in world.generations]
-    assert (kinds, answer.evidence) == (["explore", "complete", "explore", "complete", "explore"], (REED.id, HOLM.id))
+    assert (kinds, answer.evidence) == (
+        ["explore", "complete", "explore", "complete", "explore"],
+        (REED.id, HOLM.id),
+    )
     assert not answer.flags
-    first, second, third = (prompt.rsplit("Question:", 1)[1] for prompt in world.prompts("knowtrace/explore"))
+    first, second, third = (
+        prompt.rsplit("Question:", 1)[1] for prompt in world.prompts("knowtrace/explore")
+    )
     assert first.endswith("Knowledge:\nnone")
     assert second.endswith(f"Knowledge:\n{AUTHOR}")
     assert third.endswith(f"Knowledge:\n{AUTHOR}\n{SCHOOL}")
@@ -115,16 +126,29 @@ def test_memory_is_paths_or_a_rewritten_text() -> None:
 
 
 def test_what_supports_nothing_is_filtered() -> None:
-    world = World([ASK_AUTHOR, ASK_SCHOOL, CONCLUDE], ["<the Reed Lake; was written by; Ada Holm.>", SCHOOL])
+    world = World(
+        [ASK_AUTHOR, ASK_SCHOOL, CONCLUDE], ["<the Reed Lake; was written by; Ada Holm.>", SCHOOL]
+    )
     # entities are matched as answers are
     assert world.answer().figures["support"] == 2
     useless = " No\nExplore:\n- Holm Island | where it is"
-    world = World([useless, " Yes\nThought: I know it.\nAnswer: Gorm College"], ["<Holm Island; is in; the sea>"])
+    world = World(
+        [useless, " Yes\nThought: I know it.\nAnswer: Gorm College"],
+        ["<Holm Island; is in; the sea>"],
+    )
     world.search = lambda call: (HOLM,)  # type: ignore[method-assign]
     answer = world.answer()
-    assert (answer.figures["support"], answer.lessons[1].role, answer.lessons[1].kept) == (0, COMPLETER, "")
-    all_words = len(f"{useless} Yes Thought: I know it. Answer: Gorm College <Holm Island; is in; the sea>".split())
-    assert answer.figures["filtered_tokens"] == len(f"{useless} <Holm Island; is in; the sea>".split())
+    assert (answer.figures["support"], answer.lessons[1].role, answer.lessons[1].kept) == (
+        0,
+        COMPLETER,
+        "",
+    )
+    all_words = len(
+        f"{useless} Yes Thought: I know it. Answer: Gorm College <Holm Island; is in; the sea>".split()
+    )
+    assert answer.figures["filtered_tokens"] == len(
+        f"{useless} <Holm Island; is in; the sea>".split()
+    )
     assert answer.figures["written_tokens"] == all_words
     lines = "\n".join(f"- Reed Lake | question {number}" for number in range(9))
     world = World([f" No\n{lines}", CONCLUDE], [AUTHOR] * 4)
@@ -137,19 +161,33 @@ FORCED = " Holm wrote it.\nAnswer: Gorm College"
 @pytest.mark.parametrize(
     ("explore", "complete", "flags"),
     [
-        ([ASK_AUTHOR, ASK_SCHOOL, ASK_AUTHOR, FORCED], [AUTHOR, SCHOOL, "<Reed Lake; is; a novel>"], {}),
+        (
+            [ASK_AUTHOR, ASK_SCHOOL, ASK_AUTHOR, FORCED],
+            [AUTHOR, SCHOOL, "<Reed Lake; is; a novel>"],
+            {},
+        ),
         ([ASK_AUTHOR, FORCED], ["none"], {"standstill": 1}),
         (["Vielleicht.", FORCED], [], {"unreadable_exploration": 1}),
         ([" Yes, it is enough.", FORCED], [], {"unreadable_exploration": 1}),
         ([" No\nExplore:\nsomething", FORCED], [], {"no_pairs": 1, "malformed_pair": 1}),
         ([" No\n- Nowhere | place", FORCED], [], {"empty_retrieval": 1, "standstill": 1}),
-        ([ASK_AUTHOR, FORCED], [PromptTooLong(9000, 8192), "none"], {"passages_dropped": 1, "standstill": 1}),
+        (
+            [ASK_AUTHOR, FORCED],
+            [PromptTooLong(9000, 8192), "none"],
+            {"passages_dropped": 1, "standstill": 1},
+        ),
         ([ASK_AUTHOR, FORCED], ["<Reed Lake; by>"], {"malformed_triple": 1, "standstill": 1}),
-        ([ASK_AUTHOR, FORCED], ["<Reed Lake; written by; None>"], {"empty_triple": 1, "standstill": 1}),
+        (
+            [ASK_AUTHOR, FORCED],
+            ["<Reed Lake; written by; None>"],
+            {"empty_triple": 1, "standstill": 1},
+        ),
         ([ASK_AUTHOR, FORCED], [Completion("none", "length")], {"cut_reply": 1, "standstill": 1}),
     ],
 )
-def test_answer_is_forced_if_tracing_stops(explore: list[Any], complete: list[Any], flags: dict[str, int]) -> None:
+def test_answer_is_forced_if_tracing_stops(
+    explore: list[Any], complete: list[Any], flags: dict[str, int]
+) -> None:
     world = World(explore, complete)
     answer = world.answer()
     assert (answer.text, answer.flags) == ("Gorm College", {"forced_answer": 1, **flags})
@@ -162,7 +200,9 @@ def test_answer_is_forced_if_tracing_stops(explore: list[Any], complete: list[An
     [
         pytest.param([ASK_AUTHOR], ["none"], id="no triples"),
         pytest.param(["Vielleicht."], [], id="unreadable exploration"),
-        pytest.param([ASK_AUTHOR, ASK_SCHOOL], [AUTHOR, "<Ada Holm; kept; bees>"], id="no progress"),
+        pytest.param(
+            [ASK_AUTHOR, ASK_SCHOOL], [AUTHOR, "<Ada Holm; kept; bees>"], id="no progress"
+        ),
     ],
 )
 def test_empty_at_the_limit_forces_no_answer(explore: list[Any], complete: list[Any]) -> None:
@@ -179,7 +219,9 @@ def test_forced_reply_has_an_answer_or_a_second_call() -> None:
     answer = world.answer()
     assert (answer.text, answer.notes["thought"]) == ("Gorm College", "Holm wrote it.")
     assert answer.flags == {"forced_answer": 1, "unreadable_exploration": 2}
-    assert world.generations[-1].prompt.prefill == "Sufficient: Yes\nThought: Holm wrote it.\nAnswer:"
+    assert (
+        world.generations[-1].prompt.prefill == "Sufficient: Yes\nThought: Holm wrote it.\nAnswer:"
+    )
 
 
 def test_lessons_have_trace_number_and_role() -> None:
@@ -188,8 +230,13 @@ def test_lessons_have_trace_number_and_role() -> None:
     texts = [lesson.kept for lesson in world.answer().lessons]
     assert (texts[1], texts[3]) == (f"1. {AUTHOR}", SCHOOL.partition("\n")[0])
     muddled = f"{ASK_AUTHOR}\n- and what else"
-    assert World([muddled, ASK_SCHOOL, CONCLUDE], [AUTHOR, SCHOOL]).answer().lessons[0].kept == ASK_AUTHOR.strip()
-    world = World([ASK_AUTHOR, "perhaps", " Ada Holm went to Gorm College.\nAnswer: Gorm College"], [AUTHOR])
+    assert (
+        World([muddled, ASK_SCHOOL, CONCLUDE], [AUTHOR, SCHOOL]).answer().lessons[0].kept
+        == ASK_AUTHOR.strip()
+    )
+    world = World(
+        [ASK_AUTHOR, "perhaps", " Ada Holm went to Gorm College.\nAnswer: Gorm College"], [AUTHOR]
+    )
     assert [lesson.call for lesson in world.answer().lessons] == [0, 1]
     world = World(["perhaps", " Ada Holm went there.", " Gorm College"])
     assert world.answer().lessons == ()
@@ -213,23 +260,39 @@ ROUNDS = [([Pair('"Reed Lake"', "author")], [WROTE]), ([Pair("Ada Holm", "school
 
 
 def test_only_shortest_paths_support_the_answer() -> None:
-    graph = [Fact("a", "r", "b"), Fact("b", "r", "d"), Fact("a", "r", "c"), Fact("c", "r", "e"), Fact("e", "r", "d")]
+    graph = [
+        Fact("a", "r", "b"),
+        Fact("b", "r", "d"),
+        Fact("a", "r", "c"),
+        Fact("c", "r", "e"),
+        Fact("e", "r", "d"),
+    ]
     assert (support(graph, {"a"}, {"d"}), support(graph, {"a"}, {"e"})) == (graph[:2], graph[2:4])
     assert support(graph, set(), {"d"}) == []
     targets = find_target_entities([WROTE, EDUCATED], "She went to the Gorm College.")
-    assert support([WROTE, EDUCATED], find_initial_entities(ROUNDS[:1]), targets) == [WROTE, EDUCATED]
+    assert support([WROTE, EDUCATED], find_initial_entities(ROUNDS[:1]), targets) == [
+        WROTE,
+        EDUCATED,
+    ]
 
 
 REED_FACT = Fact("Reed Lake", "was written by", "Ada Holm")
 SCHOOL_FACT = Fact("Ada Holm", "was educated at", "Gorm College")
 
 
-@given(st.lists(st.tuples(st.sampled_from(list(permutations("abcde", 2))), st.sampled_from("rst")), max_size=12))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(list(permutations("abcde", 2))), st.sampled_from("rst")),
+        max_size=12,
+    )
+)
 def test_paths_have_all_triples_and_no_cycles(edges: list[tuple[tuple[str, str], str]]) -> None:
     graph = [Fact(one, relation, other) for (one, other), relation in dict.fromkeys(edges)]
     paths = format_paths(graph)
     texts = {fact: (" → ".join(fact), " ← ".join(fact[::-1])) for fact in graph}
-    assert [fact for fact in graph if not any(text in path for text in texts[fact] for path in paths)] == []
+    assert [
+        fact for fact in graph if not any(text in path for text in texts[fact] for path in paths)
+    ] == []
     entities = {path: path.replace("←", "→").split(" → ")[::2] for path in paths}
     assert [path for path in paths if len(set(entities[path])) < len(entities[path])] == []
 
@@ -250,16 +313,21 @@ GLASGOW = Fact("James Watt", "was educated at", "University of Glasgow")
     "reply",
     [
         pytest.param(" No\nExplore:\n- James Watt | which school he attended", id="bar"),
-        pytest.param(" No\nExplore:\n- James Watt : which school he attended", id="colon as in Table 5"),
+        pytest.param(
+            " No\nExplore:\n- James Watt : which school he attended", id="colon as in Table 5"
+        ),
         pytest.param("No.\n1. James Watt | which school he attended", id="numbers"),
         pytest.param("No\n2) **James Watt** | *which school he attended*", id="bold"),
-        pytest.param('**No**\n**Explore:**\n• "James Watt" | "which school he attended"', id="quotes"),
+        pytest.param(
+            '**No**\n**Explore:**\n• "James Watt" | "which school he attended"', id="quotes"
+        ),
         pytest.param("No\nExplore: James Watt | which school he attended", id="one line"),
         pytest.param("No\n- <James Watt | which school he attended>", id="angle brackets"),
         pytest.param("No - James Watt | which school he attended", id="dash"),
         pytest.param("No\nExplore: James Watt; which school he attended", id="semicolon"),
         pytest.param(
-            "The knowledge is not enough.\nExplore:\n- James Watt | which school he attended", id="sentence before"
+            "The knowledge is not enough.\nExplore:\n- James Watt | which school he attended",
+            id="sentence before",
         ),
     ],
 )
@@ -287,7 +355,11 @@ def test_pair_is_read_in_usual_forms(reply: str) -> None:
             id="colon without blank",
         ),
         pytest.param("- 1984 | who wrote it", Pair("1984", "who wrote it"), id="year as entity"),
-        pytest.param("- 12 Monkeys | who directed it", Pair("12 Monkeys", "who directed it"), id="number in a title"),
+        pytest.param(
+            "- 12 Monkeys | who directed it",
+            Pair("12 Monkeys", "who directed it"),
+            id="number in a title",
+        ),
     ],
 )
 def test_pair_keeps_marks_of_its_title(line: str, pair: Pair) -> None:
@@ -295,7 +367,9 @@ def test_pair_keeps_marks_of_its_title(line: str, pair: Pair) -> None:
 
 
 def test_incomplete_pairs_are_counted() -> None:
-    exploration = read_exploration("No\nExplore:\n- James Watt\n- James Watt | \nHis school.\n- James Watt | school")
+    exploration = read_exploration(
+        "No\nExplore:\n- James Watt\n- James Watt | \nHis school.\n- James Watt | school"
+    )
     assert (exploration.pairs, exploration.malformed) == ((Pair("James Watt", "school"),), 3)
 
 
@@ -303,10 +377,15 @@ def test_incomplete_pairs_are_counted() -> None:
     "reply",
     [
         pytest.param("<James Watt; was educated at; University of Glasgow>", id="brackets"),
-        pytest.param("( James Watt , was educated at , University of Glasgow )", id="parentheses as in Table 5"),
+        pytest.param(
+            "( James Watt , was educated at , University of Glasgow )",
+            id="parentheses as in Table 5",
+        ),
         pytest.param("1. (James Watt, was educated at, University of Glasgow)", id="number"),
         pytest.param('- <"James Watt"; was educated at; "University of Glasgow">', id="quotes"),
-        pytest.param('("James Watt", "was educated at", "University of Glasgow").', id="quotes and commas"),
+        pytest.param(
+            '("James Watt", "was educated at", "University of Glasgow").', id="quotes and commas"
+        ),
         pytest.param("James Watt; was educated at; University of Glasgow", id="bare"),
         pytest.param("Triples:\n<James Watt | was educated at | University of Glasgow>", id="bars"),
     ],

@@ -39,7 +39,10 @@ class World(method_world.World):
     @property
     def steps(self) -> list[str]:
         calls = [call for call in self.calls if not isinstance(call, CountTokens)]
-        return [f"search {c.query}" if isinstance(c, Search) else c.prompt.name.rpartition("/")[2] for c in calls]  # type: ignore[attr-defined]
+        return [
+            f"search {c.query}" if isinstance(c, Search) else c.prompt.name.rpartition("/")[2]  # type: ignore[attr-defined]
+            for c in calls
+        ]
 
     def answer(self, name: str, **changes: Any) -> Answer:
         answer: Answer = drive(replace(built_method(name), **changes).answer(QUESTION), self)
@@ -56,7 +59,9 @@ def test_sg_prompt_and_iter_retgen_search_and_answer() -> None:
     assert (answer.text, answer.flags) == ("Gorm", {})
     assert "Title: Reed Lake" in world.prompts()[0].rpartition("Passages:")[2]
     assert set(answer.evidence) == {REED.id, HOLM.id}
-    world = World("<Reed Lake; by; Ada Holm>\n<Ada Holm; born in; Gorm>\n<oops; x>", " So.\nAnswer: Gorm")
+    world = World(
+        "<Reed Lake; by; Ada Holm>\n<Ada Holm; born in; Gorm>\n<oops; x>", " So.\nAnswer: Gorm"
+    )
     answer = world.answer("sg_prompt")
     assert (world.steps, answer.text) == ([f"search {QUESTION.text}", "extract", "answer"], "Gorm")
     assert answer.flags == {"malformed_triple": 1}
@@ -65,7 +70,9 @@ def test_sg_prompt_and_iter_retgen_search_and_answer() -> None:
 
 def test_self_ask_searches_for_each_follow_up_question() -> None:
     world = World(
-        " Who wrote Reed Lake?\n", " Ada Holm\nFollow-up: Where was Ada Holm born?\n", " Gorm\nFinal answer: Gorm"
+        " Who wrote Reed Lake?\n",
+        " Ada Holm\nFollow-up: Where was Ada Holm born?\n",
+        " Gorm\nFinal answer: Gorm",
     )
     answer = world.answer("self_ask")
     assert world.steps == [
@@ -86,9 +93,15 @@ def test_self_ask_searches_for_each_follow_up_question() -> None:
 @pytest.mark.parametrize(
     ("replies", "flags"),
     [
-        pytest.param([" Who?\n", " Ada\nFollow-up: Who?\n", " Gorm"], {"repeated_follow_up": 1}, id="repeated"),
+        pytest.param(
+            [" Who?\n", " Ada\nFollow-up: Who?\n", " Gorm"],
+            {"repeated_follow_up": 1},
+            id="repeated",
+        ),
         pytest.param([" \n", " Gorm"], {"unreadable_reply": 1}, id="empty"),
-        pytest.param([" 0?\n", *(f" a\nFollow-up: {n}?\n" for n in range(1, 5)), " Gorm"], {}, id="too many"),
+        pytest.param(
+            [" 0?\n", *(f" a\nFollow-up: {n}?\n" for n in range(1, 5)), " Gorm"], {}, id="too many"
+        ),
     ],
 )
 def test_self_ask_forces_an_answer(replies: list[str], flags: dict[str, int]) -> None:
@@ -105,20 +118,36 @@ def test_react_alternates_thought_and_action() -> None:
         " In Gorm.\nAction 3: Finish[Gorm]",
     )
     answer = world.answer("react")
-    assert world.steps == ["step", "search Reed Lake author", "step", "search Ada Holm born", "step"]
+    assert world.steps == [
+        "step",
+        "search Reed Lake author",
+        "step",
+        "search Ada Holm born",
+        "step",
+    ]
     assert (answer.text, answer.evidence) == ("Gorm", (REED.id, HOLM.id))
     assert world.generations[1].prompt.prefill == (
         "Thought 1: I need the author.\nAction 1: Search[Reed Lake author]\n"
         "Observation 1: Title: Reed Lake\nReed Lake is a novel by Ada Holm.\nThought 2:"
     )
-    world = World(" Hm.", " look it up", " ok\nAction 2: Search[x]", " no\nAction 3: Search[x]", "\nGorm]")
+    world = World(
+        " Hm.", " look it up", " ok\nAction 2: Search[x]", " no\nAction 3: Search[x]", "\nGorm]"
+    )
     answer = world.answer("react", max_steps=3, at_limit="answer")
     assert answer.text == "Gorm"
-    flags = {"prompted_action": 1, "unreadable_action": 1, "repeated_search": 1, "unfinished": 1, "forced_answer": 1}
+    flags = {
+        "prompted_action": 1,
+        "unreadable_action": 1,
+        "repeated_search": 1,
+        "unfinished": 1,
+        "forced_answer": 1,
+    }
     assert answer.flags == flags
     assert world.generations[-1].prompt.prefill.endswith("Action 4: Finish[")
     world = World(
-        " I need the author.\nAction 3: Finish[Gorm]", " Search[Reed Lake]", " So.\nAction 2: Finish[Ada Holm]"
+        " I need the author.\nAction 3: Finish[Gorm]",
+        " Search[Reed Lake]",
+        " So.\nAction 2: Finish[Ada Holm]",
     )
     answer = world.answer("react")
     assert world.steps == ["step", "step", "search Reed Lake", "step"]
@@ -131,7 +160,9 @@ def test_react_alternates_thought_and_action() -> None:
     [
         pytest.param(" So.\nAction 2: Finish[Gorm]", id="plain"),
         pytest.param(" So.\n**Action 2:** Finish[Gorm].", id="bold"),
-        pytest.param(" So.\naction 2: finish[Gorm]\n\nThought 3: done\nAction 3: Search[x]", id="lower case"),
+        pytest.param(
+            " So.\naction 2: finish[Gorm]\n\nThought 3: done\nAction 3: Search[x]", id="lower case"
+        ),
         pytest.param(" So.\nAction 1: Search[x]\nAction 2: Finish[Gorm]", id="first action"),
     ],
 )
@@ -193,7 +224,15 @@ def test_conclusion_after_the_marker_may_be_empty(text: str) -> None:
     assert read_conclusion(text) == ("", True)
 
 
-ODD = ("", "\n\n\n", "Die Antwort ist Gorm.", "la " * 200, '{"answer": ', "<a;b;c", "[](); \x00 ?1 <?1; ?1; ?1>")
+ODD = (
+    "",
+    "\n\n\n",
+    "Die Antwort ist Gorm.",
+    "la " * 200,
+    '{"answer": ',
+    "<a;b;c",
+    "[](); \x00 ?1 <?1; ?1; ?1>",
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -232,12 +271,19 @@ def test_only_confident_triples_continue() -> None:
         "\n<Reed Lake; author; Ada Holm>\n<Ada Holm; born in; Gorm>\n"
         "Sub-questions:\nWho wrote Reed Lake? Ada Holm\nWhere was Ada Holm born? Gorm"
     )
-    assert answer.notes["fills"] == [("Who wrote Reed Lake?", "Ada Holm", 9), ("Where was Ada Holm born?", "Gorm", 6)]
+    assert answer.notes["fills"] == [
+        ("Who wrote Reed Lake?", "Ada Holm", 9),
+        ("Where was Ada Holm born?", "Gorm", 6),
+    ]
 
 
-@pytest.mark.parametrize(("reply", "flag"), [(" 5", "unsure_fill"), (" surely", "unreadable_score")])
+@pytest.mark.parametrize(
+    ("reply", "flag"), [(" 5", "unsure_fill"), (" surely", "unreadable_score")]
+)
 def test_unsure_fill_leaves_the_triple_open(reply: str, flag: str) -> None:
-    world = World("<Reed Lake; author; ?1>", " Who wrote Reed Lake?", " Ada Holm", reply, "\nAnswer: Gorm")
+    world = World(
+        "<Reed Lake; author; ?1>", " Who wrote Reed Lake?", " Ada Holm", reply, "\nAnswer: Gorm"
+    )
     assert world.answer("ge_reasoning").flags == {flag: 1, "unfilled": 1}
     final = world.prompts()[-1].rpartition("Question:")[2]
     assert "<Reed Lake; author; ?1>" in final
@@ -247,12 +293,26 @@ def test_unsure_fill_leaves_the_triple_open(reply: str, flag: str) -> None:
 def test_ge_reasoning_without_questions_or_fills() -> None:
     world = World("<Reed Lake; author; ?1>", " Who wrote it?", "unknown", "\nAnswer: Gorm")
     assert world.answer("ge_reasoning").flags == {"unfilled": 1}
-    world = World("<?1; wrote; Reed Lake>\n<?1; born in; Gorm>", "unknown", "Ada Holm", "\nAnswer: Gorm")
+    world = World(
+        "<?1; wrote; Reed Lake>\n<?1; born in; Gorm>", "unknown", "Ada Holm", "\nAnswer: Gorm"
+    )
     answer = world.answer("ge_reasoning", **PLAIN)
-    assert world.steps == ["parse", "search wrote Reed Lake", "fill", "search born in Gorm", "fill", "answer"]
-    assert answer.notes["filled_graph"] == [("Ada Holm", "wrote", "Reed Lake"), ("Ada Holm", "born in", "Gorm")]
+    assert world.steps == [
+        "parse",
+        "search wrote Reed Lake",
+        "fill",
+        "search born in Gorm",
+        "fill",
+        "answer",
+    ]
+    assert answer.notes["filled_graph"] == [
+        ("Ada Holm", "wrote", "Reed Lake"),
+        ("Ada Holm", "born in", "Gorm"),
+    ]
     assert not answer.flags
-    answer = World("<Reed Lake; author; ?1>", " ", "Ada Holm", "9", "\nAnswer: Gorm").answer("ge_reasoning")
+    answer = World("<Reed Lake; author; ?1>", " ", "Ada Holm", "9", "\nAnswer: Gorm").answer(
+        "ge_reasoning"
+    )
     assert answer.flags == {"empty_question": 1}
     answer = World("<?1; author of; ?2>", "\nAnswer: Gorm").answer("ge_reasoning")
     assert answer.flags == {"no_search": 1, "unfilled": 1}
@@ -262,11 +322,21 @@ def test_ge_reasoning_without_questions_or_fills() -> None:
     ("graph", "filled"),
     [
         pytest.param(
-            "<Reed Lake; author; ?author>\n<?author; born in; ?town>", ("Ada Holm", "born in", "Gorm"), id="names"
+            "<Reed Lake; author; ?author>\n<?author; born in; ?town>",
+            ("Ada Holm", "born in", "Gorm"),
+            id="names",
         ),
-        pytest.param("<Reed Lake; author; ?>\n<?; born in; ?>", ("Ada Holm", "born in", "Gorm"), id="marks"),
-        pytest.param("Reed Lake; author; ?1\n?1; born in; ?2", ("Ada Holm", "born in", "Gorm"), id="numbers"),
-        pytest.param("<Reed Lake; author; ?>\n<Who?; author; ?>", ("Who?", "author", "Gorm"), id="mark in a name"),
+        pytest.param(
+            "<Reed Lake; author; ?>\n<?; born in; ?>", ("Ada Holm", "born in", "Gorm"), id="marks"
+        ),
+        pytest.param(
+            "Reed Lake; author; ?1\n?1; born in; ?2", ("Ada Holm", "born in", "Gorm"), id="numbers"
+        ),
+        pytest.param(
+            "<Reed Lake; author; ?>\n<Who?; author; ?>",
+            ("Who?", "author", "Gorm"),
+            id="mark in a name",
+        ),
     ],
 )
 def test_ge_reasoning_fills_unknowns(graph: str, filled: tuple[str, str, str]) -> None:
@@ -277,7 +347,9 @@ def test_ge_reasoning_fills_unknowns(graph: str, filled: tuple[str, str, str]) -
 
 def test_independent_unknowns_are_filled_in_parallel() -> None:
     widths: list[int] = []
-    world = World("<Reed Lake; author; ?1>\n<Ada Holm; born in; ?2>", "Ada Holm", "Gorm", "\nAnswer: Gorm")
+    world = World(
+        "<Reed Lake; author; ?1>\n<Ada Holm; born in; ?2>", "Ada Holm", "Gorm", "\nAnswer: Gorm"
+    )
     drive(replace(built_method("ge_reasoning"), **PLAIN).answer(QUESTION), world, widths)
     assert widths == [2]
 
@@ -296,12 +368,25 @@ def test_era_cot_goes_through_its_five_stages() -> None:
         " It follows.\nAnswer: Gorm",
     )
     answer = world.answer("era_cot")
-    assert world.steps == [f"search {QUESTION.text}", "entities", "explicit", "implicit", "score", "score", "answer"]
+    assert world.steps == [
+        f"search {QUESTION.text}",
+        "entities",
+        "explicit",
+        "implicit",
+        "score",
+        "score",
+        "answer",
+    ]
     final = world.prompts()[-1]
     assert "<Reed Lake's author; born in; Gorm>" in final
     assert "capital of" not in final  # scored below the threshold
     once = len(f"Title: {REED.title} {REED.text}".split())
-    assert answer.figures == {"entities": 3, "explicit": 2, "implicit": 1, "passage_tokens": 6 * once}
+    assert answer.figures == {
+        "entities": 3,
+        "explicit": 2,
+        "implicit": 1,
+        "passage_tokens": 6 * once,
+    }
     assert (answer.context_tokens, answer.text) == (once, "Gorm")
 
 
@@ -323,7 +408,9 @@ def test_era_cot_drops_unreliable_relations(score: str, count: int, flags: dict[
 
 
 def test_era_cot_limits_relations_of_a_pair() -> None:
-    between = "\n".join(f"<A; relation {number}; B>\n<b; relation {number}; a>" for number in range(3))
+    between = "\n".join(
+        f"<A; relation {number}; B>\n<b; relation {number}; a>" for number in range(3)
+    )
     others = "\n".join(f"<entity {number}; relation; C>" for number in range(30))
     world = World("A (person)", "", f"{between}\n{others}", *["9"] * 32, "\nAnswer: Gorm")
     answer = world.answer("era_cot", relations_per_pair=2)
@@ -335,8 +422,12 @@ def test_era_cot_limits_relations_of_a_pair() -> None:
 
 
 def test_passages_are_counted_unless_estimated() -> None:
-    answer = IrcotWorld([WROTE, CONCLUDED, "1901"], {"wrote": (BIRCH,), "": (ALDER, CEDAR)}).answer(IRCOT)
-    alder, birch, cedar = (len(f"Title: {each.title} {each.text}".split()) for each in (ALDER, BIRCH, CEDAR))
+    answer = IrcotWorld([WROTE, CONCLUDED, "1901"], {"wrote": (BIRCH,), "": (ALDER, CEDAR)}).answer(
+        IRCOT
+    )
+    alder, birch, cedar = (
+        len(f"Title: {each.title} {each.text}".split()) for each in (ALDER, BIRCH, CEDAR)
+    )
     assert answer.figures == {"passage_tokens": 3 * (alder + cedar) + 2 * birch}
     assert answer.context_tokens == alder + cedar + birch
     estimated = Answer("Gorm", context_tokens=5, figures={"passage_tokens": 5, "pairs": 2})
@@ -351,7 +442,9 @@ LABELLED = [
 INLINE = ["She was born there, so the answer is: Gorm.", "Thus, the answer is Gorm."]
 
 
-@pytest.mark.parametrize("start", [" Yes\nThought: Holm wrote it.\n", " Yes. Holm wrote it.\n", "Holm wrote it.\n"])
+@pytest.mark.parametrize(
+    "start", [" Yes\nThought: Holm wrote it.\n", " Yes. Holm wrote it.\n", "Holm wrote it.\n"]
+)
 @pytest.mark.parametrize("form", LABELLED + INLINE)
 def test_exploration_parses_usual_answer_forms(form: str, start: str) -> None:
     exploration = read_exploration(start + form)

@@ -27,7 +27,11 @@ def chances(path: Path) -> list[float]:
 
 def conditional(spelling: Spelling) -> dict[Path, float]:
     following = spelling.following.items()
-    return {(*path, each): math.log(chances(path)[each]) for path, tokens in following for each in tokens}
+    return {
+        (*path, each): math.log(chances(path)[each])
+        for path, tokens in following
+        for each in tokens
+    }
 
 
 def longest_match(option: str, options: tuple[str, ...], ahead: int) -> float:
@@ -38,7 +42,9 @@ def longest_match(option: str, options: tuple[str, ...], ahead: int) -> float:
         matched = next((form for form in options if text in (form, f" {form}")), matched)
         if len(path) == ahead:
             return float(matched == option)
-        return sum(chance * total((*path, token), matched) for token, chance in enumerate(chances(path)))
+        return sum(
+            chance * total((*path, token), matched) for token, chance in enumerate(chances(path))
+        )
 
     return total((), "")
 
@@ -66,7 +72,9 @@ def test_labels_count_with_and_without_leading_blank() -> None:
 
 
 @pytest.mark.parametrize("options", [("B", "CA", "CB"), ("A", "AB", "B")])
-def test_label_excludes_mass_of_longer_labels(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_label_excludes_mass_of_longer_labels(
+    options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tests.unit.test_labels.LETTERS", " ABC.")  # few texts to try
     spelling = spell(options, by_character)
     assert spelling.longest == 3

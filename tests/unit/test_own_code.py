@@ -54,7 +54,8 @@ def test_own_choice_wins_over_the_built_in_one() -> None:
     config = compose(["method=depths", "method.depth=4"])
     assert vars(parts.method(config["method"])) == {"depth": 4}
     assert (
-        find_sources(config)["method.depth"] == "set on the command line; default: 3 (not in the paper; tried 1 to 5)"
+        find_sources(config)["method.depth"]
+        == "set on the command line; default: 3 (not in the paper; tried 1 to 5)"
     )
     assert parse_axes(["method=glob(dep*)"])[0].values == ("depths",)
     own_method("golden")
@@ -62,7 +63,10 @@ def test_own_choice_wins_over_the_built_in_one() -> None:
     assert config["method"] == {"_target_": "golden.Mine", "depth": 3}
     own = find_user_parts(config)
     assert own
-    assert (own.choices, list(own.files)) == ({"method=golden": "conf/method/golden.yaml"}, ["golden.py"])
+    assert (own.choices, list(own.files)) == (
+        {"method=golden": "conf/method/golden.yaml"},
+        ["golden.py"],
+    )
     assert find_user_parts(compose(["method=trace"])) is None
 
 
@@ -74,12 +78,27 @@ MINE = METHOD.format(name="Mine")
     [
         pytest.param("broken", "class Mine\n", "broken.py:1: expected ':'", id="broken"),
         pytest.param(
-            "lacking", "import no_such_library\n", "lacking.py:1: No module named 'no_such_library'", id="lacking"
+            "lacking",
+            "import no_such_library\n",
+            "lacking.py:1: No module named 'no_such_library'",
+            id="lacking",
         ),
-        pytest.param("failing", "\n\nx = y\n", "failing.py:3: NameError: name 'y' is not defined", id="failing"),
+        pytest.param(
+            "failing",
+            "\n\nx = y\n",
+            "failing.py:3: NameError: name 'y' is not defined",
+            id="failing",
+        ),
         pytest.param("other", "class Yours: ...\n", "has no attribute 'Mine'", id="other"),
-        pytest.param("lazy", MINE.replace("depth", "length"), "unknown key. Did you mean length?", id="lazy"),
-        pytest.param("typed", MINE.replace("depth: int", "depth: 'Depth'"), "name 'Depth' is not defined", id="typed"),
+        pytest.param(
+            "lazy", MINE.replace("depth", "length"), "unknown key. Did you mean length?", id="lazy"
+        ),
+        pytest.param(
+            "typed",
+            MINE.replace("depth: int", "depth: 'Depth'"),
+            "name 'Depth' is not defined",
+            id="typed",
+        ),
         pytest.param(
             "no_method",
             MINE.replace("answer", "reply"),
@@ -90,14 +109,20 @@ MINE = METHOD.format(name="Mine")
 )
 def test_error_of_an_own_module_is_one_line(name: str, text: str, message: str) -> None:
     own_method(name, text)
-    assert message in refusal(lambda name: parts.method(compose([f"method={name}"])["method"]), name)
+    assert message in refusal(
+        lambda name: parts.method(compose([f"method={name}"])["method"]), name
+    )
 
 
-@pytest.mark.parametrize("field", ["model: object", "model: object = None", ""], ids=["needed", "default", "none"])
+@pytest.mark.parametrize(
+    "field", ["model: object", "model: object = None", ""], ids=["needed", "default", "none"]
+)
 def test_engine_file_needs_only_its_class(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "echo", raising=False)
     importlib.invalidate_caches()
-    members = "streaming = estimates_tokens = batch_size = render = count_tokens = close = answer = None"
+    members = (
+        "streaming = estimates_tokens = batch_size = render = count_tokens = close = answer = None"
+    )
     text = f"from dataclasses import dataclass\n\n@dataclass(frozen=True)\nclass Echo:\n    {field}\n    {members}\n"
     write("echo.py", text)
     write("conf/engine/echo.yaml", "_target_: echo.Echo\n")
@@ -108,8 +133,14 @@ def test_engine_file_needs_only_its_class(field: str, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        pytest.param("os.system", r"no module 'os' in .* Only these and kgqa's own are imported", id="os.system"),
-        pytest.param("print", r"Write MODULE\.CLASS\. Only your modules and kgqa's are imported", id="print"),
+        pytest.param(
+            "os.system",
+            r"no module 'os' in .* Only these and kgqa's own are imported",
+            id="os.system",
+        ),
+        pytest.param(
+            "print", r"Write MODULE\.CLASS\. Only your modules and kgqa's are imported", id="print"
+        ),
         pytest.param("json.loads", "Rename your module", id="json.loads"),
     ],
 )
@@ -122,7 +153,10 @@ def test_nothing_else_that_is_installed_can_be_built(target: str, message: str) 
 def test_own_templates_load_by_name() -> None:
     write("prompts/mine/ask.j2", "{% block user %}Who built {{ what }}?{% endblock %}")
     assert render("mine/ask", what="it").messages[0].content == "Who built it?"
-    with pytest.raises(ConfigError, match=r"mine/aks.j2: no such template in prompts, nor among kgqa's\. .*mine/ask"):
+    with pytest.raises(
+        ConfigError,
+        match=r"mine/aks.j2: no such template in prompts, nor among kgqa's\. .*mine/ask",
+    ):
         render("mine/aks")
     write("prompts/mine/bad.j2", "{% block user %}\n{{ what }\n{% endblock %}")
     with pytest.raises(ConfigError, match=r"^prompts/mine/bad.j2:2: "):
@@ -141,14 +175,32 @@ def test_render_edited_template() -> None:
 @pytest.mark.parametrize(
     ("choice", "text", "message"),
     [
-        pytest.param("method", "_target_: [1\n", r"conf/method/mine.yaml:2: expected ',' or '\]'", id="open list"),
-        pytest.param("method", "depth: 1\n", "conf/method/mine.yaml: no key _target_", id="no class"),
         pytest.param(
-            "dataset", "_target_: mine.Mine\nname: mine\n", "conf/dataset/mine.yaml: no key profile", id="no profile"
+            "method",
+            "_target_: [1\n",
+            r"conf/method/mine.yaml:2: expected ',' or '\]'",
+            id="open list",
         ),
-        pytest.param("model", "rate: 1\n", "conf/model/mine.yaml: model.rate=1: unknown key", id="unknown key"),
         pytest.param(
-            "model", "defaults: [mine, _self_]\n", "model=mine: a file names itself in its defaults", id="own defaults"
+            "method", "depth: 1\n", "conf/method/mine.yaml: no key _target_", id="no class"
+        ),
+        pytest.param(
+            "dataset",
+            "_target_: mine.Mine\nname: mine\n",
+            "conf/dataset/mine.yaml: no key profile",
+            id="no profile",
+        ),
+        pytest.param(
+            "model",
+            "rate: 1\n",
+            "conf/model/mine.yaml: model.rate=1: unknown key",
+            id="unknown key",
+        ),
+        pytest.param(
+            "model",
+            "defaults: [mine, _self_]\n",
+            "model=mine: a file names itself in its defaults",
+            id="own defaults",
         ),
     ],
 )
@@ -164,8 +216,14 @@ def find_model(name: str) -> Model:
 
 def test_model_needs_few_keys_in_run_and_lists() -> None:
     for text, expected in [
-        ("hub: a/b\ncontext: 512\nname: short\n", {"thinking": "off", "context": 512, "name": "short"}),
-        ("defaults:\n  - t5_large\n  - _self_\nhub: a/b\n", vars(find_model("t5_large")) | {"name": "mine"}),
+        (
+            "hub: a/b\ncontext: 512\nname: short\n",
+            {"thinking": "off", "context": 512, "name": "short"},
+        ),
+        (
+            "defaults:\n  - t5_large\n  - _self_\nhub: a/b\n",
+            vars(find_model("t5_large")) | {"name": "mine"},
+        ),
     ]:
         write("conf/model/mine.yaml", text)
         model = find_model("mine")
@@ -219,7 +277,8 @@ def test_hash_changes_with_code_and_templates(monkeypatch: pytest.MonkeyPatch) -
     # kgp names this template with an f-string
     edited = {"trace": "trace/select", "kgp": "kgp/evidence_t5"}
     monkeypatch.setattr(
-        "kgqa.identity.program_code.template_hash", lambda name: "changed" if name in edited.values() else "as it was"
+        "kgqa.identity.program_code.template_hash",
+        lambda name: "changed" if name in edited.values() else "as it was",
     )
     changed = {method: shipped(method) for method in (*edited, "golden")}
     monkeypatch.setattr("kgqa.identity.program_code.template_hash", lambda name: "as it was")
@@ -245,7 +304,9 @@ def test_file_that_own_method_reads_is_hashed(reader: str, monkeypatch: pytest.M
     for words in ("one", "two"):
         for name in ("words.txt", "lists/words.txt"):
             write(name, words)
-        hashes.append((hashed(text + HASHED), hash_user_code({"method": {"_target_": "hashed_method.Own"}})))
+        hashes.append(
+            (hashed(text + HASHED), hash_user_code({"method": {"_target_": "hashed_method.Own"}}))
+        )
     (first, files), (second, others) = hashes
     assert first != second
     assert [name for name in files if files[name] != others[name] and name.endswith("words.txt")]
@@ -265,15 +326,25 @@ NO_KEYS = (
     ("override", "message"),
     [
         pytest.param("+limitt=3", "limitt=3: unknown key. Did you mean limit", id="+limitt=3"),
-        pytest.param("+retreiver.k1=3", "retreiver: unknown key. Did you mean retriever", id="+retreiver.k1=3"),
+        pytest.param(
+            "+retreiver.k1=3",
+            "retreiver: unknown key. Did you mean retriever",
+            id="+retreiver.k1=3",
+        ),
         pytest.param(
             "+kg.require_exist=true",
             "kg.require_exist=True: unknown key. Did you mean require_existing",
             id="+kg.require_exist=true",
         ),
         pytest.param("+reranker.a=1", "reranker: no preset is chosen", id="+reranker.a=1"),
-        pytest.param("+retriever.k2=1", "retriever.k2=1: unknown key. Choose from: fields", id="+retriever.k2=1"),
-        pytest.param("+hydra.foo=1", "works only with kgqa run -m and kgqa reproduce", id="+hydra.foo=1"),
+        pytest.param(
+            "+retriever.k2=1",
+            "retriever.k2=1: unknown key. Choose from: fields",
+            id="+retriever.k2=1",
+        ),
+        pytest.param(
+            "+hydra.foo=1", "works only with kgqa run -m and kgqa reproduce", id="+hydra.foo=1"
+        ),
     ],
 )
 def test_unknown_key_with_plus_is_rejected(override: str, message: str) -> None:
@@ -289,7 +360,9 @@ def test_valid_key_with_plus_is_accepted() -> None:
     ("lines", "message"),
     [
         pytest.param("limitt: 3", "limitt=3: unknown key. Did you mean limit", id="limitt 3"),
-        pytest.param("method: {baem: 3}", "method.baem=3: unknown key. Did you mean beam", id="method baem 3"),
+        pytest.param(
+            "method: {baem: 3}", "method.baem=3: unknown key. Did you mean beam", id="method baem 3"
+        ),
         pytest.param("sweep: {name: x}", "sweep: unknown key", id="sweep name x"),
         pytest.param("hydra: {launcher: {n_jobs: 2}}", "hydra: ", id="hydra launcher n_jobs 2"),
     ],
@@ -308,11 +381,16 @@ def test_api_key_as_value_is_rejected_and_not_repeated(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "overrides", [["run_nam='{}'"], ["experiment=mine", "engine=openai"]], ids=["unknown key", "file"]
+    "overrides",
+    [["run_nam='{}'"], ["experiment=mine", "engine=openai"]],
+    ids=["unknown key", "file"],
 )
 def test_api_key_in_other_places_is_rejected(overrides: list[str]) -> None:
     key = KEYS["openai"]
-    write("conf/experiment/mine.yaml", f"# @package _global_\nengine: {{extra_body: {{user: '{key}'}}}}\n")
+    write(
+        "conf/experiment/mine.yaml",
+        f"# @package _global_\nengine: {{extra_body: {{user: '{key}'}}}}\n",
+    )
     with pytest.raises(ConfigError, match=r"looks like an API key") as error:
         compose([override.format(key) for override in overrides])
     assert key not in str(error.value)
@@ -324,7 +402,9 @@ def test_values_like_keys_are_accepted() -> None:
     assert tuple(config["engine"]["extra_body"].values()) == NO_KEYS
 
 
-BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
+BOMB = "a0: &a0 [x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)
+)
 
 
 def test_unusable_folders_and_files_are_reported() -> None:
@@ -367,7 +447,10 @@ def test_component_of_one_file_loads_by_name() -> None:
     assert describe_choice("method", "step_back") == "Step back (ours). Needs model."
     config = compose(["method=step_back", "method.depth=5"])
     assert config["method"] == {"_target_": "step_back.StepBack", "depth": 5}
-    assert find_sources(config)["method.depth"] == "set on the command line; default: 3 (not in the paper; a guess)"
+    assert (
+        find_sources(config)["method.depth"]
+        == "set on the command line; default: 3 (not in the paper; a guess)"
+    )
 
 
 def test_yaml_of_the_same_name_comes_first() -> None:

@@ -20,7 +20,9 @@ def metric(value: object, *, lower_is_better: bool = False) -> OwnMetric:
             raise value
         return value
 
-    return OwnMetric(Path("conf/metric/mine.yaml"), "mine.metric", function, "Mine", lower_is_better)
+    return OwnMetric(
+        Path("conf/metric/mine.yaml"), "mine.metric", function, "Mine", lower_is_better
+    )
 
 
 @pytest.mark.parametrize("value", [0, 0.0, 0.25, 1, 1.0, True, None])
@@ -32,7 +34,9 @@ def test_metric_is_a_share_or_undefined(value: float | None) -> None:
 
 @pytest.mark.parametrize("value", [-0.01, 1.01, 50, "1", float("nan")])
 def test_other_values_of_a_metric_are_rejected(value: object) -> None:
-    with pytest.raises(ConfigError, match=r"question q1: must return a number from 0 to 1 or None, not"):
+    with pytest.raises(
+        ConfigError, match=r"question q1: must return a number from 0 to 1 or None, not"
+    ):
         metric(value).share(QUESTION, "Ann")
 
 
@@ -41,6 +45,10 @@ def test_error_of_a_metric_names_its_file_and_question() -> None:
         metric(ValueError("no such word")).share(QUESTION, "Ann")
 
 
-@pytest.mark.parametrize(("lower_is_better", "share"), [(False, 0.0), (True, None)], ids=["higher", "lower"])
-def test_failed_question_counts_as_the_worst_or_not(lower_is_better: bool, share: float | None) -> None:
+@pytest.mark.parametrize(
+    ("lower_is_better", "share"), [(False, 0.0), (True, None)], ids=["higher", "lower"]
+)
+def test_failed_question_counts_as_the_worst_or_not(
+    lower_is_better: bool, share: float | None
+) -> None:
     assert metric(1.0, lower_is_better=lower_is_better).share(QUESTION, None) == share

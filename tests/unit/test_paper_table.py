@@ -32,7 +32,10 @@ class Simulated(Entry):
 
     @cached_property
     def shares(self) -> RunShares:
-        by_score = {name: {f"q{n}": share for n, share in enumerate(own)} for name, own in self.values.items()}
+        by_score = {
+            name: {f"q{n}": share for n, share in enumerate(own)}
+            for name, own in self.values.items()
+        }
         ids = next(iter(by_score.values()))
         return RunShares((self.dataset, "musique", *ids), by_score, None)
 
@@ -63,7 +66,9 @@ def test_equal_values_have_the_same_mark() -> None:
 
 
 def test_column_without_differences_has_no_marks() -> None:
-    assert [mark for _, mark in column(PaperTable([entry("a", 1, 0), entry("b", 0, 1)], ["em"]))] == ["", ""]
+    assert [
+        mark for _, mark in column(PaperTable([entry("a", 1, 0), entry("b", 0, 1)], ["em"]))
+    ] == ["", ""]
 
 
 def test_daggers_show_the_direction() -> None:
@@ -83,7 +88,11 @@ def test_mean_needs_all_datasets() -> None:
 
 
 def test_rows_name_what_differs() -> None:
-    rows = [entry("trace", 1, **{"method.top": "20"}), entry("trace", 1, **{"method.top": "5"}), entry("golden", 1)]
+    rows = [
+        entry("trace", 1, **{"method.top": "20"}),
+        entry("trace", 1, **{"method.top": "5"}),
+        entry("golden", 1),
+    ]
     assert PaperTable(rows, ["em"]).rows == ["trace · top 20", "trace · top 5", "golden"]
 
 
@@ -97,7 +106,9 @@ def test_rows_name_what_differs() -> None:
     ],
     ids=["metric", "baseline", "twice", "questions"],
 )
-def test_wrong_table_is_rejected(rows: list[Entry], metrics: list[str], baseline: str | None, message: str) -> None:
+def test_wrong_table_is_rejected(
+    rows: list[Entry], metrics: list[str], baseline: str | None, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         PaperTable(rows, metrics, baseline)
 

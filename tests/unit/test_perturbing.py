@@ -12,14 +12,25 @@ from kgqa.types import Passage, Question
 
 def question(number: int, answer: str, text: str = "Where was she born?") -> Question:
     gold = Passage.of(
-        f"Person {number}", f"She was born in {answer}. {answer} is small.", (f"She was born in {answer}.",)
+        f"Person {number}",
+        f"She was born in {answer}. {answer} is small.",
+        (f"She was born in {answer}.",),
     )
     others = [Passage.of(f"Other {number}.{n}", f"Nothing {number}.{n} to see.") for n in range(4)]
     facts = ((gold.id, f"She was born in {answer}."),)
-    return Question(f"q{number}", text, (answer,), (*others[:2], gold, *others[2:]), frozenset({gold.id}), facts=facts)
+    return Question(
+        f"q{number}",
+        text,
+        (answer,),
+        (*others[:2], gold, *others[2:]),
+        frozenset({gold.id}),
+        facts=facts,
+    )
 
 
-QUESTIONS = [question(number, answer) for number, answer in enumerate(["Oslo", "Bergen", "Tromsø", "Hamar"])]
+QUESTIONS = [
+    question(number, answer) for number, answer in enumerate(["Oslo", "Bergen", "Tromsø", "Hamar"])
+]
 
 
 def perturbed(value: str, seed: int = 0, questions: list[Question] = QUESTIONS) -> list[Question]:
@@ -29,8 +40,12 @@ def perturbed(value: str, seed: int = 0, questions: list[Question] = QUESTIONS) 
 def test_remove_gold_leaves_only_other_passages() -> None:
     questions = list(perturbed("remove_gold"))
     assert [len(question.passages) for question in questions] == [4] * len(QUESTIONS)
-    assert [question.support for question in questions] == [question.support for question in QUESTIONS]
-    left = [question.support & {passage.id for passage in question.passages} for question in questions]
+    assert [question.support for question in questions] == [
+        question.support for question in QUESTIONS
+    ]
+    left = [
+        question.support & {passage.id for passage in question.passages} for question in questions
+    ]
     assert left == [frozenset()] * len(QUESTIONS)
 
 
@@ -68,7 +83,10 @@ def test_swapped_answer_replaces_gold_everywhere() -> None:
     ids=["yes", "only year", "only person"],
 )
 def test_question_without_other_answers_is_skipped(answer: str, text: str) -> None:
-    ids = [each.id for each in perturbed("swap_answer", questions=[*QUESTIONS, question(9, answer, text)])]
+    ids = [
+        each.id
+        for each in perturbed("swap_answer", questions=[*QUESTIONS, question(9, answer, text)])
+    ]
     assert ids == [each.id for each in QUESTIONS]
 
 
@@ -82,7 +100,10 @@ def test_other_answer_comes_from_the_next_question() -> None:
 
 def test_question_without_another_answer_is_skipped() -> None:
     with pytest.raises(DataError, match="no question has passages or answers that it can change"):
-        perturbed("other_answer", questions=[Question("q1", "Is it?", ("yes",)), Question("q2", "Is it?", ("Yes",))])
+        perturbed(
+            "other_answer",
+            questions=[Question("q1", "Is it?", ("yes",)), Question("q2", "Is it?", ("Yes",))],
+        )
 
 
 @pytest.mark.parametrize(

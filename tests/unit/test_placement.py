@@ -23,7 +23,12 @@ SIZES: dict[str, tuple[float, int, int, int]] = {
 def demand(size: str, name: str = "", tokens: int = 8_192, **fields: Any) -> Demand:
     weights, *layers = SIZES[size]
     return Demand(
-        name or size, f"roles.{name or size}.engine", weights * GB, bytes_per_token(*layers), tokens, **fields
+        name or size,
+        f"roles.{name or size}.engine",
+        weights * GB,
+        bytes_per_token(*layers),
+        tokens,
+        **fields,
     )
 
 
@@ -37,7 +42,9 @@ def layout(placement: Placement) -> dict[str, tuple[int, int]]:
 
 
 def on(sizes: str, gpus: int, memory: float, *splits: tuple[int, int]) -> Any:
-    return pytest.param(sizes.split("+"), gpus, memory, splits, id=f"{sizes} on {gpus} x {memory:g}")
+    return pytest.param(
+        sizes.split("+"), gpus, memory, splits, id=f"{sizes} on {gpus} x {memory:g}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +109,9 @@ def test_stages_use_the_same_gpus() -> None:
     placement = place({"answer": [demand("8B"), search(48)], "judge": [demand("70B")]}, 8, 80 * GB)
     devices = {each.demand.name: each.devices for each in placement.places}
     assert devices == {"8B": tuple(range(7)), "search": (7,), "70B": tuple(range(8))}
-    assert ("judge", "70B", "0-7 (2 copies, each split over 4)") in [row[:3] for row in placement.rows()]
+    assert ("judge", "70B", "0-7 (2 copies, each split over 4)") in [
+        row[:3] for row in placement.rows()
+    ]
 
 
 @pytest.mark.parametrize(

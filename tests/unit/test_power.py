@@ -26,8 +26,12 @@ def simulated_power(questions: int, discordant: float, difference: float) -> flo
     return float(np.mean([mcnemar(int(wins), int(losses)) < 0.05 for wins, losses, _ in counts]))
 
 
-@pytest.mark.parametrize(("questions", "discordant", "difference"), [(80, 0.3, 0.1), (400, 0.2, 0.05), (60, 0.5, 0.3)])
-def test_power_is_that_of_simulated_studies(questions: int, discordant: float, difference: float) -> None:
+@pytest.mark.parametrize(
+    ("questions", "discordant", "difference"), [(80, 0.3, 0.1), (400, 0.2, 0.05), (60, 0.5, 0.3)]
+)
+def test_power_is_that_of_simulated_studies(
+    questions: int, discordant: float, difference: float
+) -> None:
     expected = simulated_power(questions, discordant, difference)
     assert mcnemar_power(questions, discordant, difference) == pytest.approx(expected, abs=0.04)
 

@@ -28,7 +28,15 @@ FIFTY = tuple(Passage.of(f"Passage {rank}", "word " * 100) for rank in range(50)
 QUESTION = Question("q", "Where was the author of Reed Lake born?", ("Gorm",))
 # words: the examples and about ten passages
 ROOM = 1_800
-RETRIEVING = ("knowtrace", "era_cot", "ge_reasoning", "sg_prompt", "react", "self_ask", "iter_retgen")
+RETRIEVING = (
+    "knowtrace",
+    "era_cot",
+    "ge_reasoning",
+    "sg_prompt",
+    "react",
+    "self_ask",
+    "iter_retgen",
+)
 
 
 class World(method_world.DryWorld):
@@ -45,7 +53,11 @@ class World(method_world.DryWorld):
         words = len(text.split())
         if words > self.limit:
             return PromptTooLong(words, self.limit)
-        self.shown += [ranks] if (ranks := [int(rank) for rank in re.findall(r"Title: Passage (\d+)", text)]) else []
+        self.shown += (
+            [ranks]
+            if (ranks := [int(rank) for rank in re.findall(r"Title: Passage (\d+)", text)])
+            else []
+        )
         return super().write(call)
 
 
@@ -57,7 +69,9 @@ def test_every_method_shows_the_best_passages_that_fit(name: str) -> None:
     assert answer.flags["passages_dropped"] >= 40
     assert len(answer.evidence) == 50
     assert world.shown
-    assert [sorted(set(ranks)) for ranks in world.shown] == [[*range(max(ranks) + 1)] for ranks in world.shown]
+    assert [sorted(set(ranks)) for ranks in world.shown] == [
+        [*range(max(ranks) + 1)] for ranks in world.shown
+    ]
     assert max(len(ranks) for ranks in world.shown) >= 5
     assert answer.figures["passage_tokens"] >= 102 * max(len(ranks) for ranks in world.shown)
 
@@ -99,7 +113,9 @@ OTHERS = {
     "trace",
     "verify",
 }
-NAMES = sorted({file.stem for folder in conf_folders() for file in Path(folder, "method").glob("*.yaml")})
+NAMES = sorted(
+    {file.stem for folder in conf_folders() for file in Path(folder, "method").glob("*.yaml")}
+)
 
 
 class PinnedWorld(method_world.DryWorld):
@@ -124,12 +140,16 @@ class PinnedWorld(method_world.DryWorld):
 def test_prompts_show_a_pinned_passage_once(name: str, passages: tuple[Passage, ...]) -> None:
     world = PinnedWorld(passages=passages)
     answer = drive(built_method(name).answer(PINNED), world)
-    messages = ["\n".join(message.content for message in call.prompt.messages) for call in world.generations]
+    messages = [
+        "\n".join(message.content for message in call.prompt.messages) for call in world.generations
+    ]
     prompts = [prompt for prompt in messages if PINNED.text in prompt]
     parts = [prompts[-1].rpartition(PINNED.text)[0]]
     # the call that reads passages for an agent
     if name in ("search_o1", "simple_deep_searcher"):
-        parts += [prompt.partition(PINNED.text)[0] for prompt in prompts if "Pages found:" in prompt]
+        parts += [
+            prompt.partition(PINNED.text)[0] for prompt in prompts if "Pages found:" in prompt
+        ]
         assert len(parts) > 1
     assert [before.count(MAIN.text) for before in parts] == [1] * len(parts)
     assert MAIN in passages or MAIN.id not in answer.evidence
@@ -142,7 +162,9 @@ SAME = ("retrieve_read", "ircot", *RETRIEVING[1:])
 def composed(method: str) -> str:
     """Return its node with POOL for the name of the pool, which stands in several places."""
     return json.dumps(
-        compose([f"method={method}", "method.few_shot_path=POOL", "method.demonstration_count=4"])["method"]
+        compose([f"method={method}", "method.few_shot_path=POOL", "method.demonstration_count=4"])[
+            "method"
+        ]
     )
 
 
@@ -179,14 +201,23 @@ def test_every_method_shows_the_same_questions(family: str) -> None:
 )
 def test_questions_without_needed_fields_are_rejected(tmp_path: Path, method: str) -> None:
     passages = [{"title": "T", "text": "A."}]
-    record = {"question": "Who?", "answer": "A", "thoughts": ["So the answer is: A."], "passages": passages}
+    record = {
+        "question": "Who?",
+        "answer": "A",
+        "thoughts": ["So the answer is: A."],
+        "passages": passages,
+    }
     file = write(tmp_path / "own.jsonl", record)
-    with pytest.raises(DataError, match=r"own.jsonl: the demonstration 'Who\?' has no '(steps|triples)'"):
+    with pytest.raises(
+        DataError, match=r"own.jsonl: the demonstration 'Who\?' has no '(steps|triples)'"
+    ):
         built(method, str(file))
 
 
 def test_examples_have_a_graph_and_a_transcript() -> None:
-    film = Example(next(each for each in load_thoughts("2wiki") if "The Painted Tollgate" in each.question))
+    film = Example(
+        next(each for each in load_thoughts("2wiki") if "The Painted Tollgate" in each.question)
+    )
     assert list(map(str, film.masked)) == [
         "<The Painted Tollgate; director; ?1>", "<?1; date of birth; ?2>", "<Midnight at Orbury; director; ?3>",
         "<?3; date of birth; ?4>",

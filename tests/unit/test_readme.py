@@ -20,9 +20,14 @@ from tests.without_weights import stand_in_defaults
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TYPED = [(each.place, each.typed) for page in every_command().values() for each in page]
 SHOWN = {
-    place: shlex.split(typed.replace("\\\n", " ")) for place, typed in TYPED if re.match(r"(\w+=\S+ )*kgqa ", typed)
+    place: shlex.split(typed.replace("\\\n", " "))
+    for place, typed in TYPED
+    if re.match(r"(\w+=\S+ )*kgqa ", typed)
 }
-GIVEN = {place: [word for word in words[words.index("kgqa") + 1 :] if word != "…"] for place, words in SHOWN.items()}
+GIVEN = {
+    place: [word for word in words[words.index("kgqa") + 1 :] if word != "…"]
+    for place, words in SHOWN.items()
+}
 
 
 def test_shown_commands_and_python_blocks_are_valid() -> None:
@@ -32,11 +37,15 @@ def test_shown_commands_and_python_blocks_are_valid() -> None:
         else:
             parse(words)
     for file in DOCUMENTS:
-        for block in re.findall(r"```python\n(.*?)```", file.read_text(encoding="utf-8"), re.DOTALL):
+        for block in re.findall(
+            r"```python\n(.*?)```", file.read_text(encoding="utf-8"), re.DOTALL
+        ):
             compile(block, str(file), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
-NOT_RUN = {place for place, typed in TYPED if elsewhere(typed) or "engine" in typed or "model" in typed}
+NOT_RUN = {
+    place for place, typed in TYPED if elsewhere(typed) or "engine" in typed or "model" in typed
+}
 
 
 def test_shown_keys_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,8 +53,15 @@ def test_shown_keys_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     # what OWN_CODE shows how to add
     own = "draft_and_check", "my_model", "trivia", "walk_back"
-    runs = [words for place, words in GIVEN.items() if place in NOT_RUN and words[0] == "run" and words[1] != "-m"]
-    for keys in {tuple(key for key in words if "=" in key and key.partition("=")[2] not in own) for words in runs}:
+    runs = [
+        words
+        for place, words in GIVEN.items()
+        if place in NOT_RUN and words[0] == "run" and words[1] != "-m"
+    ]
+    for keys in {
+        tuple(key for key in words if "=" in key and key.partition("=")[2] not in own)
+        for words in runs
+    }:
         compose(keys)
 
 
@@ -53,7 +69,9 @@ def shown_files() -> dict[str, str]:
     """The files that are shown in full, by their path: named in the text right before the block."""
     text = (ROOT / "docs/OWN_CODE.md").read_text(encoding="utf-8")
     names = re.findall(
-        r"`([\w/]+\.(?:py|yaml))`[^`]*(?:`[^`\n]+`[^`]*)?\n\n```(?:python|yaml)\n(.*?)```", text, re.DOTALL
+        r"`([\w/]+\.(?:py|yaml))`[^`]*(?:`[^`\n]+`[^`]*)?\n\n```(?:python|yaml)\n(.*?)```",
+        text,
+        re.DOTALL,
     )
     return dict(names)
 
@@ -62,16 +80,22 @@ def test_parts_of_the_own_code_page_run(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     for name, content in shown_files().items():
         write(name, content)
-    write("trivia.jsonl", {"question": "Who built it?", "answer": "Ann", "texts": {"Mill": "Ann built the mill."}})
+    write(
+        "trivia.jsonl",
+        {"question": "Who built it?", "answer": "Ann", "texts": {"Mill": "Ann built the mill."}},
+    )
     keys = (
-        "method=draft_and_check dataset=trivia dataset.path=trivia.jsonl model=my_model engine=scripted output_dir=run"
+        "method=draft_and_check dataset=trivia dataset.path=trivia.jsonl"
+        " model=my_model engine=scripted output_dir=run"
     )
     assert main(["run", *keys.split()]) == 0
     metrics = json.loads(Path("run/metrics.json").read_text(encoding="utf-8"))
     assert (metrics["questions"], metrics["failed"], metrics["calls"]["Search"]) == (1, 0, 1)
 
 
-def test_the_python_that_the_tutorial_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_that_the_tutorial_shows_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stand_in_defaults(tmp_path)
     monkeypatch.chdir(tmp_path)
     tutorial = (ROOT / "docs/TUTORIAL.md").read_text(encoding="utf-8")

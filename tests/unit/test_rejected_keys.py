@@ -11,10 +11,24 @@ pytest.importorskip("aiohttp", reason="engine openai needs aiohttp")
 from kgqa.engines.openai.requests import find_rejected_key
 from kgqa.engines.openai.transport import Refused
 
-BODY = {"model": "m", "messages": [], "max_tokens": 5, "temperature": 0.0, "top_p": 1.0, "seed": 1, "stop": ["x"]}
+BODY = {
+    "model": "m",
+    "messages": [],
+    "max_tokens": 5,
+    "temperature": 0.0,
+    "top_p": 1.0,
+    "seed": 1,
+    "stop": ["x"],
+}
 WORDINGS: dict[str, tuple[str, str]] = {
-    "quoted": ("Unsupported parameter: 'temperature' is not supported with this model.", "temperature"),
-    "value": ("Unsupported value: 'temperature' does not support 0 with this model.", "temperature"),
+    "quoted": (
+        "Unsupported parameter: 'temperature' is not supported with this model.",
+        "temperature",
+    ),
+    "value": (
+        "Unsupported value: 'temperature' does not support 0 with this model.",
+        "temperature",
+    ),
     "bare": ("Unknown parameter: seed", "seed"),
     "first word": ("seed is not supported by this model", "seed"),
     "list": ("Unrecognized request arguments supplied: seed, stop", "seed"),
@@ -34,8 +48,16 @@ def test_key_is_in_the_message(message: str, key: str) -> None:
 FURTHER: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "param": ({"param": "stop[0]", "message": "seed is unsupported"}, {}, "stop"),
     "tools": ({"message": "Unsupported parameter: tools"}, {"tools": []}, "tools"),
-    "schema by its topic": ({"message": "Invalid grammar"}, {"response_format": {}}, "response_format"),
-    "effort by its topic": ({"message": "Thinking is not supported"}, {"reasoning_effort": "low"}, "reasoning_effort"),
+    "schema by its topic": (
+        {"message": "Invalid grammar"},
+        {"response_format": {}},
+        "response_format",
+    ),
+    "effort by its topic": (
+        {"message": "Thinking is not supported"},
+        {"reasoning_effort": "low"},
+        "reasoning_effort",
+    ),
 }
 
 

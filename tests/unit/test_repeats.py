@@ -19,7 +19,9 @@ def shares_of(*values: float | None) -> Shares:
     return {f"q{place}": value for place, value in enumerate(values)}
 
 
-def sample_runs(source: np.random.Generator, runs: int, logits: np.ndarray, between: float) -> list[Shares]:
+def sample_runs(
+    source: np.random.Generator, runs: int, logits: np.ndarray, between: float
+) -> list[Shares]:
     """Return runs over questions with these logits. Each run is better or worse on all of them by `between`."""
     moved = (logits + source.normal(0, between, (runs, 1))) / NOISE
     rights = source.random(moved.shape) < 1 / (1 + np.exp(-moved))
@@ -51,7 +53,9 @@ def test_equal_methods_are_rarely_different(runs: int, between: float) -> None:
     source, alarms, studies = np.random.default_rng(runs), 0, 300
     for _ in range(studies):
         logits = source.normal(0, QUESTIONS, 80)
-        tested = compare_repeats(sample_runs(source, runs, logits, between), sample_runs(source, runs, logits, between))
+        tested = compare_repeats(
+            sample_runs(source, runs, logits, between), sample_runs(source, runs, logits, between)
+        )
         assert tested is not None
         alarms += tested[0] < 0.05
     assert alarms / studies <= 0.06
@@ -60,7 +64,9 @@ def test_equal_methods_are_rarely_different(runs: int, between: float) -> None:
 def test_better_method_is_found() -> None:
     source = np.random.default_rng(1)
     logits = source.normal(0, QUESTIONS, 200)
-    tested = compare_repeats(sample_runs(source, 3, logits + 1, 0.1), sample_runs(source, 3, logits, 0.1))
+    tested = compare_repeats(
+        sample_runs(source, 3, logits + 1, 0.1), sample_runs(source, 3, logits, 0.1)
+    )
     assert tested is not None
     assert tested[0] < 0.05
     assert tested[1] > 0
@@ -71,7 +77,9 @@ def test_interval_of_one_run_is_that_of_its_shares() -> None:
     repeated = repeated_estimate([shares_of(*shares)])
     assert repeated is not None
     low, high = share_interval(shares)
-    assert (repeated.estimate.low, repeated.estimate.high) == pytest.approx((100 * low, 100 * high), abs=0.05)
+    assert (repeated.estimate.low, repeated.estimate.high) == pytest.approx(
+        (100 * low, 100 * high), abs=0.05
+    )
 
 
 def test_spread_between_runs_widens_the_interval() -> None:
@@ -100,7 +108,9 @@ def test_pass_at_k_by_hand(k: int, expected: float) -> None:
     runs = [shares_of(1.0, 1.0), shares_of(1.0, 0.0), shares_of(0.0, 0.0)]
     estimate = pass_at(k, runs)
     assert estimate is not None
-    assert estimate.mean == pytest.approx(100 * np.mean([1 - comb(1, k) / comb(3, k), 1 - comb(2, k) / comb(3, k)]))
+    assert estimate.mean == pytest.approx(
+        100 * np.mean([1 - comb(1, k) / comb(3, k), 1 - comb(2, k) / comb(3, k)])
+    )
     assert estimate.mean == pytest.approx(expected)
 
 

@@ -56,12 +56,18 @@ AFTER_REASONING = [
 
 def texts(reply: str) -> dict[str, str]:
     """Return the answer of a reader without reasoning, and that of a method with reasoning."""
-    return {"reader": read_first_answer(Completion(reply))[0], "conclusion": read_conclusion(reply)[0]}
+    return {
+        "reader": read_first_answer(Completion(reply))[0],
+        "conclusion": read_conclusion(reply)[0],
+    }
 
 
 @pytest.mark.parametrize("reply", [*FORMS, *AFTER_REASONING])
 def test_usual_forms_are_read(reply: str) -> None:
-    assert {name: normalise(text) for name, text in texts(reply).items()} == {"reader": "oslo", "conclusion": "oslo"}
+    assert {name: normalise(text) for name, text in texts(reply).items()} == {
+        "reader": "oslo",
+        "conclusion": "oslo",
+    }
 
 
 @pytest.mark.parametrize(
@@ -99,16 +105,29 @@ def test_answer_within_a_line_excludes_titles() -> None:
 
 def test_exploration_on_one_line_has_its_answer() -> None:
     exploration = read_exploration(" Yes. Thought: Gorm lives in Norway. Answer: Oslo")
-    assert (exploration.sufficient, exploration.thought, exploration.answer) == (True, "Gorm lives in Norway.", "Oslo")
+    assert (exploration.sufficient, exploration.thought, exploration.answer) == (
+        True,
+        "Gorm lives in Norway.",
+        "Oslo",
+    )
 
 
 @pytest.mark.parametrize(
-    "line", ["- Gorm, mother", "- Gorm - mother", "- Gorm → mother", "- (Gorm, mother)", "1. Gorm -> mother"]
+    "line",
+    [
+        "- Gorm, mother",
+        "- Gorm - mother",
+        "- Gorm → mother",
+        "- (Gorm, mother)",
+        "1. Gorm -> mother",
+    ],
 )
 def test_listed_pairs_need_no_semicolon(line: str) -> None:
     assert read_exploration(f" No\nExplore:\n{line}").pairs == (Pair("Gorm", "mother"),)
 
 
 def test_commas_of_names_do_not_separate() -> None:
-    assert read_exploration(" No\nExplore:\n- Paris, Texas; population").pairs == (Pair("Paris, Texas", "population"),)
+    assert read_exploration(" No\nExplore:\n- Paris, Texas; population").pairs == (
+        Pair("Paris, Texas", "population"),
+    )
     assert read_exploration(" No\nExplore:\n- Paris, Texas, population").malformed == 1

@@ -56,15 +56,26 @@ HOSTILE = "</script><script>alert(1)</script><!-- & | \x01"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real run of five questions, one of which has a hostile question and passage."""
     base = tmp_path_factory.mktemp("report")
-    lines = (Path(__file__).parents[2] / "kgqa/datasets/demo.jsonl").read_text(encoding="utf-8").splitlines()[:5]
+    lines = (
+        (Path(__file__).parents[2] / "kgqa/datasets/demo.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()[:5]
+    )
     first = json.loads(lines[0])
     first["paragraphs"][0]["paragraph_text"] += HOSTILE
     first["question"] += HOSTILE
-    (base / "questions.jsonl").write_text("\n".join([json.dumps(first), *lines[1:]]), encoding="utf-8")
+    (base / "questions.jsonl").write_text(
+        "\n".join([json.dumps(first), *lines[1:]]), encoding="utf-8"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(base)
         patch.delenv("KGQA_CACHE", raising=False)
-        asked = ("method=trace", "dataset=musique", f"dataset.path={base / 'questions.jsonl'}", "engine=scripted")
+        asked = (
+            "method=trace",
+            "dataset=musique",
+            f"dataset.path={base / 'questions.jsonl'}",
+            "engine=scripted",
+        )
         lexical = ("ranker=lexical", "demonstrations_ranker=lexical")
         assert main(["run", *asked, *lexical, f"output_dir={base / 'run'}"]) == 0
     return base / "run"
@@ -111,26 +122,37 @@ def csv_rows(file: Path) -> list[dict[str, str]]:
 
 
 def test_every_table_is_in_all_formats(run: FinishedRun, folder: Path, page: str) -> None:
-    text, html = (folder / "report.md").read_text("utf-8"), re.sub(r' class="number"', "", unescape(page))
+    text, html = (
+        (folder / "report.md").read_text("utf-8"),
+        re.sub(r' class="number"', "", unescape(page)),
+    )
     fragment = re.sub(r' class="number"', "", unescape(notebook_html(run.title, sections(run))))
     assert len(sections(run)) >= 8
     rows = [row for section in sections(run) for row in section.rows]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     assert [line for line in lines if line not in text] == []
     html_rows = [
-        f'<th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in cells) for name, *cells in rows
+        f'<th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in cells)
+        for name, *cells in rows
     ]
     assert [row for row in html_rows if row not in html] == []
     assert [row for row in html_rows if row not in fragment] == []
-    titles = [(section.title, "summary" if section.is_folded else "h2") for section in sections(run)]
+    titles = [
+        (section.title, "summary" if section.is_folded else "h2") for section in sections(run)
+    ]
     assert [title for title, tag in titles if f"<{tag}>{title}</{tag}>" not in html] == []
     assert [title for title, _ in titles if f"## {title}\n" not in text] == ["Scores"]
 
 
 def test_latex_has_scores_and_escapes(run: FinishedRun, folder: Path) -> None:
-    f1, text = run.metrics.score("f1"), write_report(FinishedRun.read(folder), "latex").read_text(encoding="utf-8")
+    f1, text = (
+        run.metrics.score("f1"),
+        write_report(FinishedRun.read(folder), "latex").read_text(encoding="utf-8"),
+    )
     assert f"F1 & {f1.mean:.1f} & [{f1.low:.1f}, {f1.high:.1f}] & 5 \\\\" in text
-    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") >= 4
+    assert (
+        text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") >= 4
+    )
     assert "{Scores by scoring profile: trace on musique with smollm2\\_135m, scripted}" in text
     assert "% Scripted replies: no model was called." in text
     escaped = r"50 \% of A\_b \& \{c\} \textasciitilde{}\textasciicircum{}\textbackslash{}"
@@ -147,7 +169,10 @@ def test_question_scores_average_to_run_scores(run: FinishedRun, folder: Path) -
     by_id = {row["question_id"]: row for row in rows}
     lines = csv_rows(write_report(FinishedRun.read(folder), "csv"))
     assert [line["question_id"] for line in lines] == question_ids(run.folder)
-    values = {line["question_id"]: (line["answer"], float(line["f1"]), json.loads(line["gold"])) for line in lines}
+    values = {
+        line["question_id"]: (line["answer"], float(line["f1"]), json.loads(line["gold"]))
+        for line in lines
+    }
     assert values == {name: (row["answer"], row["f1"], row["gold"]) for name, row in by_id.items()}
 
 
@@ -170,8 +195,13 @@ def test_page_has_traces_and_needs_no_network(run: FinishedRun, folder: Path, pa
 
 
 def test_spans_of_a_choice_have_the_likeliest_option(folder: Path, tmp_path: Path) -> None:
-    choices = [call for traced in read_trace(folder) for call in traced.calls if call.kind == "choose"]
-    answers = [call.request["options"][call.reply["logprobs"].index(max(call.reply["logprobs"]))] for call in choices]
+    choices = [
+        call for traced in read_trace(folder) for call in traced.calls if call.kind == "choose"
+    ]
+    answers = [
+        call.request["options"][call.reply["logprobs"].index(max(call.reply["logprobs"]))]
+        for call in choices
+    ]
     file = write_export(folder, tmp_path / "spans", "otlp")[0]
     spans = [
         {each["key"]: each["value"] for each in span["attributes"]}
@@ -186,14 +216,29 @@ def test_spans_of_a_choice_have_the_likeliest_option(folder: Path, tmp_path: Pat
 
 
 def test_page_has_each_text_once() -> None:
-    value = [float("-inf"), 1.5, ("a pair", "half a character: \ud800"), "é", {"texts": ["forty " * 9], "n": 0.123456}]
+    value = [
+        float("-inf"),
+        1.5,
+        ("a pair", "half a character: \ud800"),
+        "é",
+        {"texts": ["forty " * 9], "n": 0.123456},
+    ]
     before = deepcopy(value)
     line = inflated(pack(value))
     assert value == before
     texts = ["forty " * 9]
-    expected = ["-inf", 1.5, ["a pair", "half a character: \ud800"], "é", {"texts": texts, "n": 0.1235}]
+    expected = [
+        "-inf",
+        1.5,
+        ["a pair", "half a character: \ud800"],
+        "é",
+        {"texts": texts, "n": 0.1235},
+    ]
     assert whole(line["value"], texts) == expected
-    ours, others = "A demonstration that every prompt repeats, word for word.", "What only one prompt contains."
+    ours, others = (
+        "A demonstration that every prompt repeats, word for word.",
+        "What only one prompt contains.",
+    )
     packed = inflated(pack({"prompts": [f"{ours}\n\n{others} {n}" for n in range(50)]}))
     assert (packed["paragraphs"].count(ours), len(packed["paragraphs"])) == (1, 51)
     ranked, scores = [f"text {n}" for n in range(40)], [n / 40 for n in range(40)]
@@ -210,11 +255,17 @@ def test_page_has_each_text_once() -> None:
     assert abridge_call(failed) == failed.json()
 
 
-def test_page_has_calls_of_wrong_answers_first(run: FinishedRun, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_has_calls_of_wrong_answers_first(
+    run: FinishedRun, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def traces() -> Any:
-        return re.findall(r'id="traces">([^<]*)<', "".join(run_page(run, [], [])))[0].split("\n")[:-1]
+        return re.findall(r'id="traces">([^<]*)<', "".join(run_page(run, [], [])))[0].split("\n")[
+            :-1
+        ]
 
-    right = [row["question_id"] for row in inflated(re.findall(r'id="index">([^<]*)<', page)[0])][::2]
+    right = [row["question_id"] for row in inflated(re.findall(r'id="index">([^<]*)<', page)[0])][
+        ::2
+    ]
     monkeypatch.setattr(explorer, "is_right", lambda row: row["question_id"] in right)
     wrong_first = [1, 3, 0, 2, 4]
     assert 'id="selection"' not in "".join(run_page(run, [], []))
@@ -228,7 +279,12 @@ def test_page_has_calls_of_wrong_answers_first(run: FinishedRun, page: str, monk
 
 
 def test_links_code_and_bold_in_each_format() -> None:
-    row = [MarkedCell("1", link="a.html"), MarkedCell("50.0", "best"), MarkedCell("4_0", "second", worse=True), "text"]
+    row = [
+        MarkedCell("1", link="a.html"),
+        MarkedCell("50.0", "best"),
+        MarkedCell("4_0", "second", worse=True),
+        "text",
+    ]
     section = Section("T", ("cell", "EM", "F1", "x"), [row])
     assert "| [1](a.html) | **50.0** | <u>4_0</u>\\* | text |" in markdown("title", [section])
     assert r"1 & \textbf{50.0} & \underline{4\_0$^*$} & text \\" in latex("title", [section])
@@ -244,7 +300,10 @@ def test_notices_report_failures_and_no_model(run: FinishedRun) -> None:
     failed = replace(run, metrics=run.metrics.replace(failed=2, trained_questions={"kg.model": 3}))
     _, learned, why = notices(failed)
     assert learned.startswith("**kg.model was trained on 3 of 5 questions.**")
-    assert "2 of 5 questions failed** and count as wrong, more than max_failure_rate=0.05 allows" in why
+    assert (
+        "2 of 5 questions failed** and count as wrong, more than max_failure_rate=0.05 allows"
+        in why
+    )
 
 
 @pytest.mark.parametrize(
@@ -271,17 +330,25 @@ def test_trace_without_a_question_is_rejected(folder: Path, tmp_path: Path) -> N
     shutil.copytree(folder, damaged)
     _, _, *others = (damaged / "trace.jsonl.zst").read_bytes().split(magic)
     (damaged / "trace.jsonl.zst").write_bytes(magic + magic.join(others))
-    (damaged / "manifest.json").write_text(Manifest.read(folder).replace(files=None).model_dump_json())
+    (damaged / "manifest.json").write_text(
+        Manifest.read(folder).replace(files=None).model_dump_json()
+    )
     for form in ("html", "csv"):
-        with pytest.raises(DataError, match=r"trace\.jsonl\.zst: no question .*, which predictions\.jsonl has"):
+        with pytest.raises(
+            DataError, match=r"trace\.jsonl\.zst: no question .*, which predictions\.jsonl has"
+        ):
             write_report(FinishedRun.read(damaged), form)
 
 
-def test_verdicts_belong_to_their_answers(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verdicts_belong_to_their_answers(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The second answer is another one since, the third got no verdict, the fourth question had failed."""
     judged = tmp_path / "judged"
     shutil.copytree(folder, judged)
-    predictions = [json.loads(line) for line in (judged / "predictions.jsonl").read_text("utf-8").splitlines()]
+    predictions = [
+        json.loads(line) for line in (judged / "predictions.jsonl").read_text("utf-8").splitlines()
+    ]
     verdicts = [
         ("correct", "judged"), ("correct", "judged"), (None, "judged"), (None, "failed"), ("incorrect", "exact"),
     ]  # fmt: skip
@@ -289,7 +356,12 @@ def test_verdicts_belong_to_their_answers(folder: Path, tmp_path: Path, capsys: 
     for place, ((verdict, fate), prediction) in enumerate(zip(verdicts, predictions, strict=True)):
         answer = "another" if place == 1 else prediction["answer"]
         votes = [{"verdict": verdict, "replies": ["a reply"], "error": None}]
-        line = {"question_id": prediction["question_id"], "verdict": verdict, "fate": fate, "answer": answer}
+        line = {
+            "question_id": prediction["question_id"],
+            "verdict": verdict,
+            "fate": fate,
+            "answer": answer,
+        }
         lines.append(json.dumps({**line, "votes": votes, "judge": "three_way"}))
     (judged / "verdicts.jsonl").write_text("\n".join(lines), encoding="utf-8")
     rows = csv_rows(write_report(FinishedRun.read(judged), "csv"))
@@ -298,23 +370,37 @@ def test_verdicts_belong_to_their_answers(folder: Path, tmp_path: Path, capsys: 
     pages = []
     for prediction in predictions:
         assert main(["show", str(judged), prediction["question_id"]]) == 0
-        pages.append([line for line in capsys.readouterr().out.splitlines() if line.startswith("judge:")])
+        pages.append(
+            [line for line in capsys.readouterr().out.splitlines() if line.startswith("judge:")]
+        )
     assert [line.split()[1] if line else "" for line in map("".join, pages)] == expected
 
 
-def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_metric_that_is_registered_is_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def words(row: ScoredQuestion) -> float:
         return min(len((row.answer or "").split()), 10) / 10
 
-    monkeypatch.setitem(BUILT_IN, "words", Metric("words", "word share", words, column=True, tested=True))
+    monkeypatch.setitem(
+        BUILT_IN, "words", Metric("words", "word share", words, column=True, tested=True)
+    )
     monkeypatch.chdir(tmp_path)
-    arguments = ("method=golden", "method.max_answer_tokens=1,2", "dataset=demo", "limit=3", "engine=scripted")
+    arguments = (
+        "method=golden",
+        "method.max_answer_tokens=1,2",
+        "dataset=demo",
+        "limit=3",
+        "engine=scripted",
+    )
     assert main(["run", "-m", *arguments, "ranker=lexical", "sweep.name=s"]) == 0
     report = SweepReport.read(Path("outputs/sweeps/s"))
     (table,), runs = report.tables, [item.run for item in report.done]
     assert "word share" in table.header
     assert len(table.plots) == 2
-    assert report.csv().startswith("cell,name,method.max_answer_tokens,status,questions,EM,F1,containment,")
+    assert report.csv().startswith(
+        "cell,name,method.max_answer_tokens,status,questions,EM,F1,containment,"
+    )
     assert "word share low" in report.csv()
     mean = runs[0].metrics.score("words").mean
     assert mean is not None
@@ -335,7 +421,9 @@ def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: 
     assert "kgqa.words" in export
 
 
-def test_sweep_links_cells_and_omits_passage_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweep_links_cells_and_omits_passage_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     arguments = ("method=no_context,golden", "dataset=demo", "limit=3", "engine=scripted")
     assert main(["run", "-m", *arguments, "sweep.name=s"]) == 0
@@ -349,9 +437,35 @@ def test_sweep_links_cells_and_omits_passage_scores(tmp_path: Path, monkeypatch:
 
 
 def test_csv_marks_formulas_as_text() -> None:
-    for text in ("=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "=cmd|' /C calc'!A0", "-", "'=1", "''@x", "+a"):
+    for text in (
+        "=1+1",
+        "+1+1",
+        "-1+1",
+        "@SUM(A1)",
+        "\t=1",
+        "\r=1",
+        "=cmd|' /C calc'!A0",
+        "-",
+        "'=1",
+        "''@x",
+        "+a",
+    ):
         assert quote_formula(text) == f"'{text}"
-    for value in (-1.5, -3, 0, None, True, "", "a=b", "-1.5", "+3", "1e-5", "-1,200.5", "'", "O'Neill"):
+    for value in (
+        -1.5,
+        -3,
+        0,
+        None,
+        True,
+        "",
+        "a=b",
+        "-1.5",
+        "+3",
+        "1e-5",
+        "-1,200.5",
+        "'",
+        "O'Neill",
+    ):
         assert quote_formula(value) is value
 
 

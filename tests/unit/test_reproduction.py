@@ -30,11 +30,30 @@ EM = PublishedMetric("EM", "scores.em", "%", "")
 
 def figure_of(**changes: Any) -> Reproduction:
     lines = [
-        Line("Row <1>", "1", EM, Value(40.0, approximate=False, spread=None), Ours(45.0, 40.0, 50.0, 50), DELTA, ""),
+        Line(
+            "Row <1>",
+            "1",
+            EM,
+            Value(40.0, approximate=False, spread=None),
+            Ours(45.0, 40.0, 50.0, 50),
+            DELTA,
+            "",
+        ),
         Line("Row <1>", "2", EM, None, Ours(47.0, 41.0, 52.0, 50), None, ""),
-        Line("Row <1>", "3", EM, Value(44.0, approximate=True, spread=0.5), None, None, "needs weights"),
+        Line(
+            "Row <1>",
+            "3",
+            EM,
+            Value(44.0, approximate=True, spread=0.5),
+            None,
+            None,
+            "needs weights",
+        ),
     ]
-    cells = [CellLine("Row <1>", line.column, "done", "", "kgqa run limit=3", "outputs/x") for line in lines]
+    cells = [
+        CellLine("Row <1>", line.column, "done", "", "kgqa run limit=3", "outputs/x")
+        for line in lines
+    ]
     values: dict[str, Any] = {
         "id": "trace/figure4", "title": "A figure", "place": "Figure 4", "command": "kgqa reproduce trace/figure4",
         "axis": "L", "against": "", "columns": ("1", "2", "3"), "rows": ("Row <1>",), "lines": lines, "cells": cells,
@@ -49,12 +68,20 @@ def test_figure_has_hollow_points_of_the_paper() -> None:
     assert (plot.title, plot.x, plot.y) == ("Figure 4, EM", "L", "EM")
     hollow, full = plot.series
     assert [(point.x, point.y) for point in hollow.points] == [(1, 40.0), (3, 44.0)]
-    assert [(point.x, point.y, point.low) for point in full.points] == [(1, 45.0, 40.0), (2, 47.0, 41.0)]
+    assert [(point.x, point.y, point.low) for point in full.points] == [
+        (1, 45.0, 40.0),
+        (2, 47.0, 41.0),
+    ]
     assert (hollow.hollow, full.hollow) == (True, False)
     em, calls = EM, PublishedMetric("Calls", "calls", "calls", "")
     ours = {em: Ours(45.0, 40.0, 50.0, 50), calls: Ours(3.0, None, None, 50)}
-    theirs = {em: Value(40.0, approximate=False, spread=None), calls: Value(2.0, approximate=False, spread=None)}
-    lines = [Line("Row", "1", metric, theirs[metric], ours[metric], DELTA, "") for metric in (em, calls)]
+    theirs = {
+        em: Value(40.0, approximate=False, spread=None),
+        calls: Value(2.0, approximate=False, spread=None),
+    }
+    lines = [
+        Line("Row", "1", metric, theirs[metric], ours[metric], DELTA, "") for metric in (em, calls)
+    ]
     (plot,) = figure_of(against="Calls", rows=("Row",), lines=lines, columns=("1", "2")).plots()
     assert (plot.x, plot.y, [(p.x, p.y, p.label) for each in plot.series for p in each.points]) == (
         "Calls", "EM", [(2.0, 40.0, "1"), (3.0, 45.0, "1")],
@@ -86,13 +113,19 @@ def test_plot_of_equal_values_has_an_axis() -> None:
 
 def test_axis_of_costs_is_logarithmic() -> None:
     points = [Point(30, 10), Point(300, 20), Point(3000, 30)]
-    first, second, third = (float(x) for x in re.findall(r'cx="([\d.]+)"', draw(points, x_is_cost=True))[:3])
+    first, second, third = (
+        float(x) for x in re.findall(r'cx="([\d.]+)"', draw(points, x_is_cost=True))[:3]
+    )
     assert abs((second - first) - (third - second)) < 0.2
-    first, second, third = (float(x) for x in re.findall(r'cx="([\d.]+)"', draw(points, x_is_cost=False))[:3])
+    first, second, third = (
+        float(x) for x in re.findall(r'cx="([\d.]+)"', draw(points, x_is_cost=False))[:3]
+    )
     assert third - second > 5 * (second - first)
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (33.3, 71.9), (-3.0, 4.0), (0.001, 0.0012), (1e6, 5e6)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.0, 1.0), (33.3, 71.9), (-3.0, 4.0), (0.001, 0.0012), (1e6, 5e6)]
+)
 def test_ticks_include_the_values(low: float, high: float) -> None:
     marks = ticks(low, high)
     assert marks[0] <= low < high <= marks[-1]
@@ -110,7 +143,9 @@ def test_reports_are_written_in_every_form(tmp_path: Path) -> None:
     page = write_reproduction(figure, tmp_path).read_text(encoding="utf-8")
     parts = ["Row &lt;1&gt;", "which count as wrong", 'aria-label="Figure 4, EM"']
     assert [part for part in parts if part not in page] == []
-    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")  # needs no network
+    assert "http" not in page.replace("http-equiv", "").replace(
+        "http://www.w3.org/2000/svg", ""
+    )  # needs no network
     markdown = (tmp_path / "report.md").read_text(encoding="utf-8")
     rows = [
         "The published values are secondary, from two notes.",
@@ -129,7 +164,9 @@ def test_reports_are_written_in_every_form(tmp_path: Path) -> None:
 
 
 def draw(points: list[Point], *, x_is_cost: bool) -> str:
-    return svg(Plot("t", "tokens", "EM", [Series("runs", points, 0, line=False)], x_is_cost=x_is_cost))
+    return svg(
+        Plot("t", "tokens", "EM", [Series("runs", points, 0, line=False)], x_is_cost=x_is_cost)
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,7 +185,10 @@ def test_few_paper_questions_are_reported(questions: int | None, is_named: bool)
 
 
 def test_tokens_have_no_decimals() -> None:
-    metric, delta = PublishedMetric("Tokens", "context_tokens", "tokens", ""), Delta(-101.84, -223.8, 31.6, "agrees")
+    metric, delta = (
+        PublishedMetric("Tokens", "context_tokens", "tokens", ""),
+        Delta(-101.84, -223.8, 31.6, "agrees"),
+    )
     value, ours = Value(2551, approximate=False, spread=None), Ours(2449.16, 2329.7, 2580.7, 80)
     figure = figure_of(lines=[Line("Row <1>", "1", metric, value, ours, delta, "")])
     (section,) = figure.comparison()
@@ -157,7 +197,10 @@ def test_tokens_have_no_decimals() -> None:
 
 METRICS = {
     "questions": 40,
-    "scores": {"em": {"mean": 50.0, "low": 40.0, "high": 62.0, "n": 40}, "f1": {"mean": None, "n": 0}},
+    "scores": {
+        "em": {"mean": 50.0, "low": 40.0, "high": 62.0, "n": 40},
+        "f1": {"mean": None, "n": 0},
+    },
     "figures": {"errors, off-topic": 1.0, "errors, redundancy": 2.0, "errors at step 1": 3.0},
     "cost": {"seconds": 80.0},
 }
@@ -174,9 +217,18 @@ def test_values_have_intervals_or_combine_several() -> None:
     assert share is not None
     assert share.mean == pytest.approx(100 / 3)
     assert ours_of("cost.seconds / questions", "s") == Ours(2.0, None, None, 40)
-    assert ours_of("figures.errors, redundancy - figures.errors, off-topic", "errors") == Ours(1.0, None, None, 40)
-    assert [ours_of(name) for name in ("scores.f1", "judge.accuracy", "figures.retries / figures.steps")] == [None] * 3
-    assert read_measured_value(METRICS, PublishedMetric("metric", None, "%", "nothing corresponds to it")) is None
+    assert ours_of("figures.errors, redundancy - figures.errors, off-topic", "errors") == Ours(
+        1.0, None, None, 40
+    )
+    assert [
+        ours_of(name) for name in ("scores.f1", "judge.accuracy", "figures.retries / figures.steps")
+    ] == [None] * 3
+    assert (
+        read_measured_value(
+            METRICS, PublishedMetric("metric", None, "%", "nothing corresponds to it")
+        )
+        is None
+    )
 
 
 def of(number: float, questions: int | None = 7405, spread: float | None = None) -> Value:
@@ -188,19 +240,30 @@ def of(number: float, questions: int | None = 7405, spread: float | None = None)
     [
         pytest.param(of(50.5), Ours(50, 49, 51, 7405), "agrees", id="within 3 points"),
         # the interval excludes 0 and reaches beyond 3 points
-        pytest.param(of(52.5), Ours(50, 49, 51, 7405), "differs", id="excludes 0 and exceeds 3 points"),
+        pytest.param(
+            of(52.5), Ours(50, 49, 51, 7405), "differs", id="excludes 0 and exceeds 3 points"
+        ),
         pytest.param(of(60.0), Ours(50, 49, 51, 7405), "differs", id="10 points apart"),
         # the interval ends at 2.9 and at 3.5 points
         pytest.param(of(48.6), Ours(50, 49, 51, 7405), "agrees", id="just within 3 points"),
         pytest.param(of(48.0), Ours(50, 49, 51, 7405), "differs", id="just beyond 3 points"),
         # equal means, but an interval of 15 points
         pytest.param(of(50.0), Ours(50, 35, 65, 40), "cannot tell", id="interval of 15 points"),
-        pytest.param(of(50.0, 40), Ours(50, 49, 51, 7405), "cannot tell", id="40 questions of the paper"),
+        pytest.param(
+            of(50.0, 40), Ours(50, 49, 51, 7405), "cannot tell", id="40 questions of the paper"
+        ),
         # with 7,405 questions it would differ
-        pytest.param(of(56.0, 200), Ours(50, 49, 51, 7405), "cannot tell", id="200 questions of the paper"),
+        pytest.param(
+            of(56.0, 200), Ours(50, 49, 51, 7405), "cannot tell", id="200 questions of the paper"
+        ),
         pytest.param(of(56.0), Ours(50, 49, 51, 7405), "differs", id="6 points apart"),
         # its runs differ by 4 points
-        pytest.param(of(56.0, 7405, 4.0), Ours(50, 49, 51, 7405), "cannot tell", id="runs of the paper differ"),
+        pytest.param(
+            of(56.0, 7405, 4.0),
+            Ours(50, 49, 51, 7405),
+            "cannot tell",
+            id="runs of the paper differ",
+        ),
         pytest.param(of(50.0), Ours(50, 50, 50, 29), "cannot tell", id="29 questions"),
         pytest.param(of(50.0), Ours(50, 50, 50, 30), "agrees", id="30 questions"),
         # no answer of 40 is right
@@ -209,7 +272,9 @@ def of(number: float, questions: int | None = 7405, spread: float | None = None)
         pytest.param(of(52.0), Ours(50, None, None, 7405), "cannot tell", id="no interval"),
     ],
 )
-def test_values_agree_if_interval_is_within_margin(published: Value, ours: Ours, expected: str) -> None:
+def test_values_agree_if_interval_is_within_margin(
+    published: Value, ours: Ours, expected: str
+) -> None:
     assert compare_with_published(published, ours, "%").verdict == expected
 
 
@@ -221,7 +286,10 @@ def test_margin_can_be_set() -> None:
 @pytest.mark.parametrize("mean", [6.0, 380.0])
 def test_seconds_are_not_compared(mean: float) -> None:
     # they depend on the hardware
-    assert compare_with_published(of(6.0, 500), Ours(mean, mean - 1, mean + 1, 500), "s").verdict == "not compared"
+    assert (
+        compare_with_published(of(6.0, 500), Ours(mean, mean - 1, mean + 1, 500), "s").verdict
+        == "not compared"
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,7 +320,9 @@ def test_tokens_agree_within_a_tenth(ours: Ours, expected: str) -> None:
         (of(0.0, 500), Ours(0, 0, 0.8, 500), 0.8, True),
     ],
 )
-def test_smallest_margin_and_prediction(published: Value, ours: Ours, within: float, predicted: bool) -> None:
+def test_smallest_margin_and_prediction(
+    published: Value, ours: Ours, within: float, predicted: bool
+) -> None:
     delta = compare_with_published(published, ours, "%")
     assert delta.agrees_within == pytest.approx(within, abs=0.1)
     assert delta.predicted == predicted
@@ -279,20 +349,29 @@ def test_interval_of_a_share_is_wilsons() -> None:
 def test_safe_table_8_is_compared_per_question() -> None:
     table = load_table("safe/table8")
     (cell,) = (cell for cell in table.cells if cell.column == table.average)
-    published = {m.name: value.number for m, value in zip(table.metrics, cell.values, strict=True) if value}
+    published = {
+        m.name: value.number for m, value in zip(table.metrics, cell.values, strict=True) if value
+    }
     assert published["Overall, computed"] * 3000 == pytest.approx(15_900_000)
     metrics = {"questions": 2, "cost": {"method": {"prompt_tokens": 100, "cached_tokens": 40}}}
     ours = {metric.name: read_measured_value(metrics, metric) for metric in table.metrics}
     assert ours["Overall, computed"] == Ours(30.0, None, None, 2)
     assert ours["Overall, savings"] == Ours(40.0, None, None, 2)
-    counts = {(c.column, value.questions) for c in load_table("trace/table5").cells for value in c.values if value}
+    counts = {
+        (c.column, value.questions)
+        for c in load_table("trace/table5").cells
+        for value in c.values
+        if value
+    }
     assert {("HotPotQA Dev.", 500), ("HotPotQA Test", 7405), ("MuSiQue Test", 2417)} <= counts
 
 
 def test_cell_without_a_run_is_listed_with_a_reason() -> None:
     cell = CellLine("Row", "2", "failed", "needs weights", "", "")
     sections = {section.title: section for section in figure_of(cells=[cell]).sections()}
-    assert list(sections["Cells that were not run"].rows) == [("Row · 2", "failed", "needs weights")]
+    assert list(sections["Cells that were not run"].rows) == [
+        ("Row · 2", "failed", "needs weights")
+    ]
 
 
 def test_title_of_the_page_is_the_heading(tmp_path: Path) -> None:

@@ -24,7 +24,9 @@ def bind_role(role: str, *overrides: str, run: tuple[str, ...] = RUN) -> RoleBin
 
 def bind_judge(*overrides: str, run: tuple[str, ...] = RUN) -> RoleBinding:
     config = compose([*run, *overrides])
-    return judge_nodes(config, build_part(config["judge"], "judge", AnyJudge), choose_nodes)["judge"]
+    return judge_nodes(config, build_part(config["judge"], "judge", AnyJudge), choose_nodes)[
+        "judge"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +35,11 @@ def bind_judge(*overrides: str, run: tuple[str, ...] = RUN) -> RoleBinding:
         ("roles.reader=qwen3_4b", "roles.reader.engine.tensor_parallel=2"),
         ("roles.reader.engine.tensor_parallel=2", "roles.reader=qwen3_4b"),
         ("roles.reader.model=qwen3_4b", "roles.reader.engine.tensor_parallel=2"),
-        ("roles.reader.model=qwen3_4b", "roles.reader.engine=vllm", "roles.reader.engine.tensor_parallel=2"),
+        (
+            "roles.reader.model=qwen3_4b",
+            "roles.reader.engine=vllm",
+            "roles.reader.engine.tensor_parallel=2",
+        ),
         ("roles.reader=qwen3_4b@vllm", "roles.reader.engine.tensor_parallel=2"),
     ],
     ids=["short form", "short form last", "model", "engine by name", "engine of the short form"],
@@ -65,7 +71,9 @@ def test_role_on_another_engine_has_its_defaults() -> None:
 
 def test_judge_has_its_own_settings() -> None:
     binding = bind_judge(
-        "judge=three_way", "roles.judge.model=llama3_3_70b_instruct", "roles.judge.engine.tensor_parallel=4"
+        "judge=three_way",
+        "roles.judge.model=llama3_3_70b_instruct",
+        "roles.judge.engine.tensor_parallel=4",
     )
     assert binding.model["hub"] == "meta-llama/Llama-3.3-70B-Instruct"
     assert binding.engine["tensor_parallel"] == 4
@@ -91,8 +99,16 @@ def test_judge_has_its_own_server_and_key(overrides: tuple[str, ...], variable: 
 @pytest.mark.parametrize(
     ("bind", "overrides", "key"),
     [
-        (bind_judge, ("judge=three_way", "judge.model=gpt_4o_mini@openai"), "judge.model=.*judge.server=URL"),
-        (bind_judge, ("judge=three_way", "judge.model=gpt_4o_mini"), "judge.model=.*judge.server=URL"),
+        (
+            bind_judge,
+            ("judge=three_way", "judge.model=gpt_4o_mini@openai"),
+            "judge.model=.*judge.server=URL",
+        ),
+        (
+            bind_judge,
+            ("judge=three_way", "judge.model=gpt_4o_mini"),
+            "judge.model=.*judge.server=URL",
+        ),
         (
             lambda *overrides, **run: bind_role("reader", *overrides, **run),
             ("roles.reader=gpt_4o_mini@openai",),

@@ -59,7 +59,9 @@ def test_steps_without_feedback_reach_the_answer() -> None:
 def test_another_evaluator_has_to_be_named() -> None:
     """The reader would judge itself, and nothing would say so."""
     own = ("method=safe", "method.feedback=model", "engine=scripted")
-    with pytest.raises(ConfigError, match=r"^method.feedback=model requires its own model: set roles.feedback=P"):
+    with pytest.raises(
+        ConfigError, match=r"^method.feedback=model requires its own model: set roles.feedback=P"
+    ):
         _ = compose_experiment(own).method
     assert isinstance(compose_experiment((*own, "roles.feedback=qwen3_4b")).method, Safe)
     assert isinstance(compose_experiment(("method=safe", "engine=scripted")).method, Safe)
@@ -69,7 +71,9 @@ def test_another_evaluator_has_to_be_named() -> None:
 def test_feedback_decides_the_role_of_the_judge(feedback: str, role: str) -> None:
     world = World(AUTHOR, RIGHT, FINAL, RIGHT)
     world.answer(feedback=feedback)
-    roles = [(stage, call.role) for stage, call in zip(world.stages, world.generations, strict=True)]
+    roles = [
+        (stage, call.role) for stage, call in zip(world.stages, world.generations, strict=True)
+    ]
     assert roles == [("step", "reader"), ("judge", role)] * 2
 
 
@@ -78,11 +82,15 @@ def test_passages_of_a_prompt_have_numbers() -> None:
     world.answer(feedback="none", passages=2)
     prompt = world.generations[0].prompt.messages[-1].content
     context = prompt.rpartition("Title: Passage 1: ")[2]
-    assert re.match(r"(Reed Lake|Ada Holm)\n.*\n\nTitle: Passage 2: (Reed Lake|Ada Holm)\n", context)
+    assert re.match(
+        r"(Reed Lake|Ada Holm)\n.*\n\nTitle: Passage 2: (Reed Lake|Ada Holm)\n", context
+    )
 
 
 def test_rejected_step_is_retried_then_accepted() -> None:
-    world = World(AUTHOR, verdict("Off-topic", "Say where she was born."), BORN, RIGHT, FINAL, RIGHT)
+    world = World(
+        AUTHOR, verdict("Off-topic", "Say where she was born."), BORN, RIGHT, FINAL, RIGHT
+    )
     answer = world.answer()
     retry = world.generations[2].prompt
     assert retry.prefill == "Step 1:"
@@ -92,11 +100,17 @@ def test_rejected_step_is_retried_then_accepted() -> None:
     assert "Step 1: According to Passage 2" in final
     # what was rejected is no part of the chain
     assert "Ada Holm wrote" not in final
-    assert [answer.figures[name] for name in ("errors, off-topic", "errors at step 1", "retries")] == [1, 1, 1]
+    assert [
+        answer.figures[name] for name in ("errors, off-topic", "errors at step 1", "retries")
+    ] == [1, 1, 1]
     world = World(AUTHOR, verdict("Redundancy"), AUTHOR, verdict("Redundancy"), FINAL, RIGHT)
     answer = world.answer(max_retries=1)
     assert (world.stages, answer.flags) == (["step", "judge"] * 3, {"unresolved_step": 1})
-    assert [attempt["accepted"] for attempt in answer.notes["attempts"]] == [False, True, True]  # the tries are equal
+    assert [attempt["accepted"] for attempt in answer.notes["attempts"]] == [
+        False,
+        True,
+        True,
+    ]  # the tries are equal
     retried, following = (world.generations[place].prompt.messages[0].content for place in (2, 4))
     assert "Rejected attempt at step 1" in retried
     # as a step, and not as a rejected attempt
@@ -119,7 +133,11 @@ def test_retry_with_equal_prompt_ends_corrections() -> None:
     world = World(*replies)
     answer = world.answer()
     assert world.stages == ["step", "judge", "step", "judge", "step", "judge"]
-    assert (answer.text, answer.flags["fixed_point"], answer.flags["unresolved_step"]) == ("Gorm", 1, 1)
+    assert (answer.text, answer.flags["fixed_point"], answer.flags["unresolved_step"]) == (
+        "Gorm",
+        1,
+        1,
+    )
     world = World(*replies[:4], AUTHOR, off, AUTHOR, off, FINAL, RIGHT)
     assert "fixed_point" not in world.answer(repeats="continue").flags
     assert world.stages.count("step") == 5
@@ -129,7 +147,11 @@ def test_the_released_loop_differs_in_four_places() -> None:
     rejected = verdict("Redundancy")
     world = World(AUTHOR, rejected, AUTHOR, rejected, FINAL, RIGHT)
     world.answer(max_retries=2, count_first_try=True)
-    assert [call.prompt.prefill for call in world.generations[::2]] == ["Step 1:", "Step 1:", "Step 2:"]
+    assert [call.prompt.prefill for call in world.generations[::2]] == [
+        "Step 1:",
+        "Step 1:",
+        "Step 2:",
+    ]
     guided = verdict(CORRECT, "Submit ####ANSWER: town.")
     world = World(AUTHOR, guided, " Gorm (Final Answer)", RIGHT)
     answer = world.answer(guided_answer="conclude")
@@ -153,11 +175,15 @@ def test_the_released_loop_differs_in_four_places() -> None:
         pytest.param("\nGorm\n\nStep 3: According to", id="own line"),
         pytest.param("\n#### ANSWER: Gorm (Final Answer)\n", id="Figure 13"),
         pytest.param("Step 3: ####ANSWER: Gorm (Final Answer)", id="step"),
-        pytest.param("####ANSWER: Gorm (Final Answer)\n####ANSWER: Torvane (Final Answer)", id="two answers"),
+        pytest.param(
+            "####ANSWER: Gorm (Final Answer)\n####ANSWER: Torvane (Final Answer)", id="two answers"
+        ),
         pytest.param("Gorm (Final Answer)\n\n####ANSWER: Torvane", id="two forms"),
         pytest.param("Final answer: Gorm", id="final answer"),
         pytest.param(
-            Completion("The steps lead to this.\n\n####ANSWER: Gorm (Final Answer)", flags=("no_prefill",)),
+            Completion(
+                "The steps lead to this.\n\n####ANSWER: Gorm (Final Answer)", flags=("no_prefill",)
+            ),
             id="no prefill",
         ),
         pytest.param(Completion("Gorm", flags=("no_prefill",)), id="no prefill, bare"),
@@ -166,7 +192,10 @@ def test_the_released_loop_differs_in_four_places() -> None:
 def test_at_the_bound_an_answer_is_forced(reply: str | Completion) -> None:
     world = World(AUTHOR, RIGHT, BORN, RIGHT, reply)
     answer = world.answer(max_steps=2)
-    assert (world.stages, world.generations[-1].stop) == (["step", "judge", "step", "judge", "conclude"], ())
+    assert (world.stages, world.generations[-1].stop) == (
+        ["step", "judge", "step", "judge", "conclude"],
+        (),
+    )
     assert (answer.text, answer.flags) == ("Gorm", {"forced_answer": 1})
 
 
@@ -202,7 +231,9 @@ def test_ten_passages_include_gold_in_a_fixed_order() -> None:
     [
         pytest.param("A. (Attribution)", "attribution", None, id="A. Attribution"),
         pytest.param("So C. (logical).", "logical", None, id="So C. logical."),
-        pytest.param("####ANSWER: 5 May. (Logical)", "final answer", "5 May.", id="ANSWER 5 May. Logical"),
+        pytest.param(
+            "####ANSWER: 5 May. (Logical)", "final answer", "5 May.", id="ANSWER 5 May. Logical"
+        ),
         pytest.param("## answer: (the) Gorm", "final answer", "(the) Gorm", id="answer the Gorm"),
         pytest.param("####ANSWER:", "final answer", "", id="ANSWER"),
         pytest.param("I think so.", "", None, id="I think so."),
@@ -218,7 +249,9 @@ def test_step_has_a_kind_and_an_answer(text: str, kind: str, answer: str | None)
     ("name", "error_type"),
     [
         pytest.param("off topic", "Off-topic", id="off topic"),
-        pytest.param("PREMATURE  ATTRIBUTION", "Premature Attribution", id="PREMATURE  ATTRIBUTION"),
+        pytest.param(
+            "PREMATURE  ATTRIBUTION", "Premature Attribution", id="PREMATURE  ATTRIBUTION"
+        ),
         pytest.param("Correct", CORRECT, id="Correct"),
         pytest.param("correct (no error)", CORRECT, id="correct no error"),
         pytest.param("Incorrect", None, id="Incorrect"),

@@ -20,7 +20,13 @@ from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.thinking import Thinking
 from kgqa.extras.training.collect.facts import NextFacts
 from kgqa.extras.training.collect.safe import JudgedSteps
-from kgqa.extras.training.collect.safe_rules import JudgedStep, NotTaught, Solution, plan, sample_late
+from kgqa.extras.training.collect.safe_rules import (
+    JudgedStep,
+    NotTaught,
+    Solution,
+    plan,
+    sample_late,
+)
 from kgqa.extras.training.collect.safe_teacher import Ideal, Teacher
 from kgqa.methods.kgp import Kgp
 from kgqa.methods.safe import CITED, Safe
@@ -31,9 +37,12 @@ from tests.golden.test_program_prompts import AGREED, TEACHER
 from tests.golden.test_program_prompts import QUESTION as TAUGHT
 from tests.unit.test_chat import CHATML
 
-PETRA = Passage.of("Petra (film)", "Petra is a film by Jaime Rosales. It was shown in Cannes in spring.")
+PETRA = Passage.of(
+    "Petra (film)", "Petra is a film by Jaime Rosales. It was shown in Cannes in spring."
+)
 ROSALES = Passage.of(
-    "Jaime Rosales (director)", "Jaime Rosales was born on 3 May 1970 in Barcelona. He likes chess a lot."
+    "Jaime Rosales (director)",
+    "Jaime Rosales was born on 3 May 1970 in Barcelona. He likes chess a lot.",
 )
 ASIDE = Passage.of("Reed Lake", "Reed Lake is a novel of many pages. It was written by Ada Holm.")
 BRIDGE = Question(
@@ -49,23 +58,34 @@ def solution(question: Question = BRIDGE) -> Solution:
 
 
 def comparing(answer: str, other: str = "Norway") -> Question:
-    first, second = Passage.of("Ada", "Ada is in Norway, too."), Passage.of("Gorm", f"Gorm is in {other} as it seems.")
+    first, second = (
+        Passage.of("Ada", "Ada is in Norway, too."),
+        Passage.of("Gorm", f"Gorm is in {other} as it seems."),
+    )
     hops = (Hop("Ada, country", "Norway", first.id), Hop("Gorm, country", other, second.id))
     gold = frozenset({first.id, second.id})
-    return Question("c", "?", (answer,), (ASIDE, first, second), gold, type="comparison", decomposition=hops)
+    return Question(
+        "c", "?", (answer,), (ASIDE, first, second), gold, type="comparison", decomposition=hops
+    )
 
 
 @pytest.mark.parametrize(
     ("question", "why"),
     [
         pytest.param(replace(BRIDGE, decomposition=()), "no decomposition", id="no decomposition"),
-        pytest.param(replace(BRIDGE, answers=("Barcelona",)), "the last fact is not the answer", id="other answer"),
+        pytest.param(
+            replace(BRIDGE, answers=("Barcelona",)),
+            "the last fact is not the answer",
+            id="other answer",
+        ),
         pytest.param(
             replace(BRIDGE, support=frozenset({PETRA.id})),
             "no gold passage has the answer",
             id="gold passage without answer",
         ),
-        pytest.param(comparing("yes", "Sweden"), "does not follow", id="comparison without a result"),
+        pytest.param(
+            comparing("yes", "Sweden"), "does not follow", id="comparison without a result"
+        ),
         pytest.param(comparing("Reed Lake"), "none of what is compared", id="comparison of others"),
     ],
 )
@@ -105,7 +125,10 @@ def test_errors_follow_right_steps_and_match_names(seed: int) -> None:
 @cache
 def configured(**changes: object) -> tuple[JudgedSteps, Safe]:
     config = compose(["collect=safe"])
-    recipe, method = parts.build_part(config["collect"], "collect", Recipe), parts.method(config["method"])
+    recipe, method = (
+        parts.build_part(config["collect"], "collect", Recipe),
+        parts.method(config["method"]),
+    )
     assert isinstance(recipe, JudgedSteps)
     assert isinstance(method, Safe)
     return replace(recipe, **changes), method  # type: ignore[arg-type]
@@ -131,7 +154,9 @@ def test_labels_are_balanced_and_errors_late() -> None:
     examples = [*recipe.collect([ExampleSource("mine", questions, short)], lambda _: {})]
     verdicts = [json.loads(each.target) for each in examples if isinstance(each, TrainingExample)]
     assert 40 < max(len(verdict["diagnosis"]) for verdict in verdicts) <= 90
-    assert "longer than method.max_feedback_characters" in {each.why for each in examples if isinstance(each, Dropped)}
+    assert "longer than method.max_feedback_characters" in {
+        each.why for each in examples if isinstance(each, Dropped)
+    }
     chance = random.Random(0)
     places = Counter(sample_late(range(1, 4), chance) for _ in range(7000))
     assert [round(places[place] / 500) for place in (1, 2, 3)] == [1, 4, 9]
@@ -188,7 +213,12 @@ def test_right_steps_and_each_error_are_labeled() -> None:
     assert all(call.schema for call in calls)
     warm = [call for call in calls if call.temperature > 0]
     assert [call.prompt.name for call in warm] == ["teach/corrupt"] * 3
-    names = {name for call in warm for name in errors("paper") if f"\n{name}: " in call.prompt.messages[0].content}
+    names = {
+        name
+        for call in warm
+        for name in errors("paper")
+        if f"\n{name}: " in call.prompt.messages[0].content
+    }
     assert names == {"Unsupported", "Off-topic", "Redundancy"}
 
 
@@ -220,7 +250,10 @@ def test_right_steps_and_each_error_are_labeled() -> None:
             id="claim names a passage",
         ),
         pytest.param(
-            "teach/check", AGREED.replace("true", "false"), "the ideal steps did not pass the check", id="check fails"
+            "teach/check",
+            AGREED.replace("true", "false"),
+            "the ideal steps did not pass the check",
+            id="check fails",
         ),
     ],
 )
@@ -232,7 +265,9 @@ def test_question_without_sound_solution_is_skipped(template: str, answer: str, 
 def test_audit_and_second_plan_of_the_teacher() -> None:
     disagreed = {"teach/audit": AGREED.replace("true", "false")}
     assert {why for _, why in taught(disagreed)[0]} == {"the auditor does not agree"}
-    assert [isinstance(step, JudgedStep) for _, step in taught(disagreed, audit=False)[0]] == [True] * 14
+    assert [isinstance(step, JudgedStep) for _, step in taught(disagreed, audit=False)[0]] == [
+        True
+    ] * 14
     replies = iter(["no", TEACHER["teach/plan"]])
 
     def reply(call: Call[Any]) -> Completion:
@@ -247,7 +282,12 @@ def test_audit_and_second_plan_of_the_teacher() -> None:
 
 def test_two_checks_find_first_error_or_bad_guidance() -> None:
     [(label, step)] = hard_case(finding(2, "Unsupported"), finding(2, "Contradictory"))
-    assert (label, step.number, step.accepted, step.text) == ("Contradictory", 2, ("step 1",), "step 2")
+    assert (label, step.number, step.accepted, step.text) == (
+        "Contradictory",
+        2,
+        ("step 1",),
+        "step 2",
+    )
     assert tuple(step.verdict) == ("Contradictory", "so", "do that")
     [(label, step)] = hard_case(finding(3, "Unsupported"), finding(3, "Misleading Guidance"))
     assert (label, step.number) == (CORRECT, 2)
@@ -267,7 +307,11 @@ def test_two_checks_find_first_error_or_bad_guidance() -> None:
             "the passages do not lead to the right answer",
             id="no way to the answer",
         ),
-        pytest.param((finding(4, "Off-topic"), finding(4, "Off-topic")), "there is no such step", id="no such step"),
+        pytest.param(
+            (finding(4, "Off-topic"), finding(4, "Off-topic")),
+            "there is no such step",
+            id="no such step",
+        ),
         pytest.param(
             (finding(1, "Off-topic"), finding(1, "Misleading Guidance")),
             "there is no such step",
@@ -296,8 +340,15 @@ def rendered(template: ChatTemplate, example: TrainingExample) -> str:
 def test_safe_evaluator_prompt_equals_training_prompt(template: ChatTemplate) -> None:
     recipe, method = configured(balance="all")
     examples = recipe.collect([ExampleSource("mine", [BRIDGE], method)], lambda _: {})
-    right = [example for example in examples if isinstance(example, TrainingExample) and example.label == CORRECT]
-    steps = [e.prompt.messages[0].content.rpartition("Step to judge: ")[2].partition(": ")[2] for e in right]
+    right = [
+        example
+        for example in examples
+        if isinstance(example, TrainingExample) and example.label == CORRECT
+    ]
+    steps = [
+        e.prompt.messages[0].content.rpartition("Step to judge: ")[2].partition(": ")[2]
+        for e in right
+    ]
     asked: list[Generate] = []
 
     def serve(call: Any) -> Any:
@@ -310,19 +361,35 @@ def test_safe_evaluator_prompt_equals_training_prompt(template: ChatTemplate) ->
 
     answer = drive(replace(method, feedback="model").answer(BRIDGE), serve)
     assert answer.text == BRIDGE.answers[0]
-    assert [template.render(call) for call in asked] == [rendered(template, example) for example in right]
+    assert [template.render(call) for call in asked] == [
+        rendered(template, example) for example in right
+    ]
 
 
 @every_template
 @pytest.mark.parametrize("agent", ["t5", "llama"])
 def test_kgp_agent_prompt_equals_training_prompt(template: ChatTemplate, agent: Any) -> None:
-    first, second = Passage.of("Reed Lake", "Ada Holm wrote it."), Passage.of("Ada Holm", "She was born in Gorm.")
-    hops = (Hop("Who wrote Reed Lake?", "Ada Holm", first.id), Hop("Where was #1 born?", "Gorm", second.id))
-    question = Question("q", "Where was the author of Reed Lake born?", ("Gorm",), (first, second), decomposition=hops)
+    first, second = (
+        Passage.of("Reed Lake", "Ada Holm wrote it."),
+        Passage.of("Ada Holm", "She was born in Gorm."),
+    )
+    hops = (
+        Hop("Who wrote Reed Lake?", "Ada Holm", first.id),
+        Hop("Where was #1 born?", "Gorm", second.id),
+    )
+    question = Question(
+        "q",
+        "Where was the author of Reed Lake born?",
+        ("Gorm",),
+        (first, second),
+        decomposition=hops,
+    )
     method = parts.method(compose(["method=kgp"])["method"])
     assert isinstance(method, Kgp)
     recipe = NextFacts({}, 0.1, agent=agent, seed=0)
-    (example,) = (each for each in recipe.collect([ExampleSource("mine", [question], method)], lambda _: {}))
+    (example,) = (
+        each for each in recipe.collect([ExampleSource("mine", [question], method)], lambda _: {})
+    )
     assert isinstance(example, TrainingExample)
     asked: list[Generate] = []
 
@@ -331,6 +398,8 @@ def test_kgp_agent_prompt_equals_training_prompt(template: ChatTemplate, agent: 
         asked.append(call)
         return Completion(example.target)
 
-    evidence = drive(replace(method, agent=agent).request_evidence(question, (first,), Counter()), serve)
+    evidence = drive(
+        replace(method, agent=agent).request_evidence(question, (first,), Counter()), serve
+    )
     assert evidence == example.target == second.text
     assert template.render(asked[0]) == rendered(template, example)

@@ -17,7 +17,9 @@ from tests.composed import build_choice, composed_node
 
 def sample_records(module: ModuleType) -> list[Any]:
     """Return the JSON objects of the indented blocks of a module's docstring."""
-    text = textwrap.dedent("\n".join(line for line in str(module.__doc__).splitlines() if line.startswith("    ")))
+    text = textwrap.dedent(
+        "\n".join(line for line in str(module.__doc__).splitlines() if line.startswith("    "))
+    )
     decoder, samples = json.JSONDecoder(), []
     while text.strip():
         sample, end = decoder.raw_decode(text.lstrip())
@@ -38,7 +40,11 @@ def sample_records(module: ModuleType) -> list[Any]:
             records,
             0,
             "multihop_rag",
-            {"question_key": "query", "answer_keys": ["gold.text"], "title_key": "evidence_list.title"},
+            {
+                "question_key": "query",
+                "answer_keys": ["gold.text"],
+                "title_key": "evidence_list.title",
+            },
             "Alder",
         ),
         (collections, 0, "kgp", {}, "Alder"),
@@ -50,13 +56,17 @@ def test_sample_record_of_a_reader_is_a_question(
 ) -> None:
     file = tmp_path / "sample.jsonl"
     file.write_text(json.dumps(sample_records(module)[place]) + "\n", encoding="utf-8")
-    node = {key: value for key, value in composed_node("dataset", name).items() if key != "verified"}
+    node = {
+        key: value for key, value in composed_node("dataset", name).items() if key != "verified"
+    }
     dataset: Any = build_choice({**node, **keys, "path": str(file)}, "dataset")
     [question] = dataset.questions()
     assert question.answers[0] == answer
 
 
-@pytest.mark.parametrize("place", range(3), ids=["title and text", "contents", "titles with sentences"])
+@pytest.mark.parametrize(
+    "place", range(3), ids=["title and text", "contents", "titles with sentences"]
+)
 def test_sample_record_of_a_corpus_is_a_passage(tmp_path: Path, place: int) -> None:
     file = tmp_path / "sample.json"
     file.write_text(json.dumps(sample_records(corpus)[place]), encoding="utf-8")

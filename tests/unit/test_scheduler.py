@@ -12,7 +12,17 @@ import pytest
 
 from kgqa.cache.in_flight import Done, Request
 from kgqa.cache.store import CallCache
-from kgqa.calls import Call, Generate, ModelCall, ModelReply, Program, Search, Triples, gather, settle
+from kgqa.calls import (
+    Call,
+    Generate,
+    ModelCall,
+    ModelReply,
+    Program,
+    Search,
+    Triples,
+    gather,
+    settle,
+)
 from kgqa.errors import EngineDied, EngineError, StorageError
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.scheduler import Scheduler
@@ -50,7 +60,11 @@ def test_calls_share_batches_and_have_their_own_seeds(cache: CallCache) -> None:
 
     def seeds(width: int) -> list[int | None]:
         finished = drive(Batches(size=2), cache, named(3, sampled), width=width)
-        calls = [record.call for each in sorted(finished, key=lambda each: each.key) for record in each.records]
+        calls = [
+            record.call
+            for each in sorted(finished, key=lambda each: each.key)
+            for record in each.records
+        ]
         return [call.seed for call in calls if isinstance(call, Generate)]
 
     assert (seeds(1), len(set(seeds(3)))) == (seeds(3), 6)
@@ -96,7 +110,10 @@ def test_failures_stay_with_their_program_or_calls(cache: CallCache) -> None:
     async def gathered(name: str) -> list[Completion]:
         return await gather(ask("fine"), ask("bad"), ask("bad too"))
 
-    assert drive(Batches(picky), cache, named(1, settled))[0].result == ["Completion", "EngineError"]
+    assert drive(Batches(picky), cache, named(1, settled))[0].result == [
+        "Completion",
+        "EngineError",
+    ]
     error = drive(Batches(picky), cache, named(1, gathered))[0].result
     assert isinstance(error, EngineError)
     assert "ValueError: no" in str(error)
@@ -213,7 +230,10 @@ def test_three_bad_calls_in_a_row_mean_a_crash() -> None:
     assert len(sizes) == 8
 
     isolator = BatchIsolator(answer)
-    kinds = [type(isolator([call])[0]) for call in ("bad", "bad", "good", "bad", "bad", "bad", "bad", "good", "bad")]
+    kinds = [
+        type(isolator([call])[0])
+        for call in ("bad", "bad", "good", "bad", "bad", "bad", "bad", "good", "bad")
+    ]
     failing = [EngineError, EngineError]
     assert kinds == [*failing, str, *failing, EngineDied, EngineDied, str, EngineError]
 
@@ -239,7 +259,9 @@ async def read_triples(name: str) -> str:
 
 
 def test_a_program_answers_a_call(cache: CallCache) -> None:
-    [finished] = drive(Batches(size=2), cache, named(1, read_triples), find_program=find_program, max_calls=2)
+    [finished] = drive(
+        Batches(size=2), cache, named(1, read_triples), find_program=find_program, max_calls=2
+    )
     assert finished.result == "re: triples of Elm with re: entities of Elm"
     calls = [(record.path, type(record.call), record.is_inner) for record in finished.records]
     assert calls == [

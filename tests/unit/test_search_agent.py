@@ -24,7 +24,12 @@ from tests.composed import built_method
 
 OPERA = Passage.of("The Herring Queen", "It is an opera. It was composed by Asbjarne Lyngholt.")
 COMPOSER = Passage.of("Asbjarne Lyngholt", "He was a composer. He was born in Fauskenes.")
-QUESTION = Question("q", "In which town was the composer of The Herring Queen born?", ("Fauskenes",), (OPERA, COMPOSER))
+QUESTION = Question(
+    "q",
+    "In which town was the composer of The Herring Queen born?",
+    ("Fauskenes",),
+    (OPERA, COMPOSER),
+)
 
 
 def agent(method: str = "search_agent", **changes: Any) -> SearchAgent:
@@ -34,7 +39,9 @@ def agent(method: str = "search_agent", **changes: Any) -> SearchAgent:
 
 @cache
 def tool_agent() -> ToolAgent:
-    component: ToolAgent = build(compose(["method=tool_agent", "engine=llamacpp"])["method"], "method")
+    component: ToolAgent = build(
+        compose(["method=tool_agent", "engine=llamacpp"])["method"], "method"
+    )
     return component
 
 
@@ -50,14 +57,23 @@ class World(method_world.World):
 
 
 def test_query_adds_passages_to_the_transcript() -> None:
-    world = World(["<think>Who?</think>\n<search> opera ", "<think>He.</think> <answer> Fauskenes "])
+    world = World(
+        ["<think>Who?</think>\n<search> opera ", "<think>He.</think> <answer> Fauskenes "]
+    )
     answer = world.answer(agent(passages=1))
     information = f"\n\n<information>Doc 1(Title: {OPERA.title}) {OPERA.text}\n</information>\n\n"
     assert [call.query for call in world.of(Search)] == ["opera"]
-    assert world.generations[1].prompt.prefill == f"<think>Who?</think>\n<search> opera </search>{information}"
+    assert (
+        world.generations[1].prompt.prefill
+        == f"<think>Who?</think>\n<search> opera </search>{information}"
+    )
     assert world.generations[0].stop == ("</search>", "</answer>")
     assert {call.thoughts for call in world.generations} == {"keep"}
-    assert (answer.text, answer.evidence, answer.figures["searches"]) == ("Fauskenes", (OPERA.id,), 1)
+    assert (answer.text, answer.evidence, answer.figures["searches"]) == (
+        "Fauskenes",
+        (OPERA.id,),
+        1,
+    )
     assert answer.notes["searches"] == [["opera", [OPERA.id]]]
     assert answer.notes["transcript"].endswith("<answer> Fauskenes </answer>")
     assert answer.flags == {}
@@ -66,18 +82,47 @@ def test_query_adds_passages_to_the_transcript() -> None:
 @pytest.mark.parametrize(
     ("replies", "searches", "flags"),
     [
-        pytest.param(["I know it.", " Fauskenes\nSo it is."], 0, {"forced_answer": 1, "no_action": 1}, id="no action"),
         pytest.param(
-            ["<search>a", "<search>b", "<search>c", "Fauskenes"], 2, {"forced_answer": 1}, id="too many searches"
+            ["I know it.", " Fauskenes\nSo it is."],
+            0,
+            {"forced_answer": 1, "no_action": 1},
+            id="no action",
         ),
-        pytest.param(["<search>a", "<search>a", "<answer>Fauskenes"], 2, {"repeated_search": 1}, id="repeated search"),
-        pytest.param(["<search>nothing", "<answer>Fauskenes"], 1, {"empty_retrieval": 1}, id="no results"),
-        pytest.param(["<search> ", "<answer>Fauskenes"], 1, {"empty_query": 1, "empty_retrieval": 1}, id="empty query"),
-        pytest.param([Completion("I think", "length"), "<answer>Fauskenes"], 0, {"cut_reply": 1}, id="truncated reply"),
-        pytest.param(["An <answer> needs a <search>a", "<answer>Fauskenes"], 1, {}, id="tag in a sentence"),
+        pytest.param(
+            ["<search>a", "<search>b", "<search>c", "Fauskenes"],
+            2,
+            {"forced_answer": 1},
+            id="too many searches",
+        ),
+        pytest.param(
+            ["<search>a", "<search>a", "<answer>Fauskenes"],
+            2,
+            {"repeated_search": 1},
+            id="repeated search",
+        ),
+        pytest.param(
+            ["<search>nothing", "<answer>Fauskenes"], 1, {"empty_retrieval": 1}, id="no results"
+        ),
+        pytest.param(
+            ["<search> ", "<answer>Fauskenes"],
+            1,
+            {"empty_query": 1, "empty_retrieval": 1},
+            id="empty query",
+        ),
+        pytest.param(
+            [Completion("I think", "length"), "<answer>Fauskenes"],
+            0,
+            {"cut_reply": 1},
+            id="truncated reply",
+        ),
+        pytest.param(
+            ["An <answer> needs a <search>a", "<answer>Fauskenes"], 1, {}, id="tag in a sentence"
+        ),
     ],
 )
-def test_what_ends_a_turn_is_flagged(replies: list[str | Completion], searches: int, flags: dict[str, int]) -> None:
+def test_what_ends_a_turn_is_flagged(
+    replies: list[str | Completion], searches: int, flags: dict[str, int]
+) -> None:
     answer = World(replies).answer(agent(max_searches=2))
     assert (answer.text, answer.figures["searches"], answer.flags) == ("Fauskenes", searches, flags)
 
@@ -85,11 +130,16 @@ def test_what_ends_a_turn_is_flagged(replies: list[str | Completion], searches: 
 def test_passages_that_do_not_fit_are_dropped() -> None:
     world = World(["<search>opera", PromptTooLong(100, 99), "<answer>Fauskenes"])
     answer = world.answer(agent())
-    parts = [[each.text in call.prompt.prefill for each in (OPERA, COMPOSER)] for call in world.generations[1:]]
+    parts = [
+        [each.text in call.prompt.prefill for each in (OPERA, COMPOSER)]
+        for call in world.generations[1:]
+    ]
     assert (parts, answer.flags) == ([[True, True], [True, False]], {"passages_dropped": 1})
     answer = World(["I do not know."]).answer(agent(at_limit="empty"))
     assert (answer.text, answer.flags) == ("", {"no_action": 1, "empty_answer": 1})
-    with pytest.raises(ConfigError, match=r"method\.passage.*fields are \{number\}, \{title\} and \{text\}"):
+    with pytest.raises(
+        ConfigError, match=r"method\.passage.*fields are \{number\}, \{title\} and \{text\}"
+    ):
         built_method("search_agent", "passage='{name}'")
 
 
@@ -100,7 +150,9 @@ def test_search_o1_reads_passages_in_a_separate_call() -> None:
     start, end = "\n\n<|begin_search_result|>", "<|end_search_result|>\n\n"
     assert OPERA.text in world.generations[1].prompt.messages[0].content
     assert world.generations[1].thoughts == "split"
-    assert world.generations[2].prompt.prefill.endswith(f"{start}Asbjarne Lyngholt composed it.{end}")
+    assert world.generations[2].prompt.prefill.endswith(
+        f"{start}Asbjarne Lyngholt composed it.{end}"
+    )
     assert (answer.text, answer.evidence) == ("Fauskenes", (OPERA.id, COMPOSER.id))
 
 
@@ -110,7 +162,9 @@ def test_search_o1_reads_passages_in_a_separate_call() -> None:
 def test_every_dialect_searches_and_answers(method: str) -> None:
     dialect = agent(method)
     reading = ["**Final Information**\nIt was he."] if dialect.read_prompt else []
-    answer = World([f"{dialect.query[0]}opera", *reading, f"{dialect.answer_tags[0]}Fauskenes"]).answer(dialect)
+    answer = World(
+        [f"{dialect.query[0]}opera", *reading, f"{dialect.answer_tags[0]}Fauskenes"]
+    ).answer(dialect)
     assert (answer.text, answer.figures["searches"], answer.flags) == ("Fauskenes", 1, {})
     assert dialect.query[1] in dialect.stop
 
@@ -137,7 +191,9 @@ COUNTS = {
 
 
 @pytest.mark.parametrize(("arguments", "most", "count"), COUNTS.values(), ids=COUNTS)
-def test_model_can_choose_the_number_of_results(arguments: str, most: int | None, count: int) -> None:
+def test_model_can_choose_the_number_of_results(
+    arguments: str, most: int | None, count: int
+) -> None:
     call = f'<tool_call>{{"name": "semantic_search", "arguments": {arguments}}}</tool_call>'
     world = World([call, "Answer: Fauskenes"])
     world.answer(replace(tool_agent(), max_passages=most))
@@ -145,7 +201,10 @@ def test_model_can_choose_the_number_of_results(arguments: str, most: int | None
     assert ('"top_k"' in world.generations[0].prompt.messages[0].content) == (most is not None)
 
 
-REPEATS: dict[str, tuple[Literal["notice", "call"], int]] = {"notice": ("notice", 1), "call": ("call", 2)}
+REPEATS: dict[str, tuple[Literal["notice", "call"], int]] = {
+    "notice": ("notice", 1),
+    "call": ("call", 2),
+}
 
 
 @pytest.mark.parametrize(("rule", "searches"), REPEATS.values(), ids=REPEATS)
@@ -161,7 +220,12 @@ def test_results_are_messages_that_alternate() -> None:
     both = f"I look.\n{SEARCH}\n{SEARCH.replace('opera', 'nothing')}"
     world = World([both, "Because.\nAnswer: Fauskenes"])
     answer = world.answer(replace(tool_agent(), passages=1))
-    assert [message.role for message in world.generations[1].prompt.messages] == ["system", "user", "assistant", "user"]
+    assert [message.role for message in world.generations[1].prompt.messages] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+    ]
     assert world.generations[1].prompt.messages[2].content == both
     first, second = "[1] The Herring Queen: It is an opera.", "Nothing was found."
     assert world.generations[1].prompt.messages[3].content == (
@@ -171,9 +235,17 @@ def test_results_are_messages_that_alternate() -> None:
     assert '"name": "keyword_search"' in world.generations[0].prompt.messages[0].content
     assert (answer.text, answer.flags) == ("Fauskenes", {"empty_retrieval": 1})
     assert answer.notes["calls"][0] == ["semantic_search", '{"query": "opera"}', [OPERA.id]]
-    messages = [Message("user", "q"), Message("assistant", "c", (ToolCall("1", "a", "{}"),)), Message("tool", "r")]
+    messages = [
+        Message("user", "q"),
+        Message("assistant", "c", (ToolCall("1", "a", "{}"),)),
+        Message("tool", "r"),
+    ]
     last = Message("user", "<tool_response>\nr\n</tool_response>\nnow")
-    assert as_text([*messages, Message("user", "now")]) == (Message("user", "q"), Message("assistant", "c"), last)
+    assert as_text([*messages, Message("user", "now")]) == (
+        Message("user", "q"),
+        Message("assistant", "c"),
+        last,
+    )
 
 
 def test_keyword_search_reads_a_chunk_once() -> None:
@@ -195,7 +267,9 @@ def test_last_turn_of_the_tool_agent_has_no_tools() -> None:
     assert (answer.text, answer.flags) == ("Fauskenes", {"forced_answer": 1})
 
 
-@pytest.mark.parametrize(("scope", "pool"), [("corpus", None), ("own", QUESTION.passages)], ids=["corpus", "own"])
+@pytest.mark.parametrize(
+    ("scope", "pool"), [("corpus", None), ("own", QUESTION.passages)], ids=["corpus", "own"]
+)
 def test_scope_decides_what_keywords_search(scope: Any, pool: tuple[Passage, ...] | None) -> None:
     call = '<tool_call>{"name": "keyword_search", "arguments": {"keywords": ["Lyngholt", "opera"]}}'
     world = World([call, "Answer: Fauskenes"])
@@ -206,7 +280,9 @@ def test_scope_decides_what_keywords_search(scope: Any, pool: tuple[Passage, ...
 def test_calls_and_unknown_chunks_are_limited() -> None:
     searches = "\n".join(SEARCH.replace("opera", f"nothing {number}") for number in range(2_000))
     numbers = list(range(100, 50_000))
-    read = f'<tool_call>{{"name": "read_chunk", "arguments": {{"chunk_ids": {numbers}}}}}</tool_call>'
+    read = (
+        f'<tool_call>{{"name": "read_chunk", "arguments": {{"chunk_ids": {numbers}}}}}</tool_call>'
+    )
     world = World([searches, read, "Answer: Fauskenes"])
     answer = world.answer(tool_agent())
     assert len(world.of(Search)) == 10
@@ -225,18 +301,38 @@ def test_passage_cannot_end_the_result_of_a_tool(tag: str) -> None:
     [
         pytest.param("No call.", [], id="no call"),
         pytest.param(SEARCH, [("semantic_search", '{"query": "opera"}')], id="one call"),
-        pytest.param('<tool_call>{"name": "a"}<tool_call>{"name": "b"}', [("a", "{}"), ("b", "{}")], id="two calls"),
         pytest.param(
-            '<tool_call>\n```json\n{"name": "a", "arguments": "{}"}\n```\n</tool_call>', [("a", "{}")], id="code block"
+            '<tool_call>{"name": "a"}<tool_call>{"name": "b"}',
+            [("a", "{}"), ("b", "{}")],
+            id="two calls",
+        ),
+        pytest.param(
+            '<tool_call>\n```json\n{"name": "a", "arguments": "{}"}\n```\n</tool_call>',
+            [("a", "{}")],
+            id="code block",
         ),
         pytest.param("<tool_call>look at it</tool_call>", [("", "look at it")], id="text as call"),
-        pytest.param('<tool_call>{"arguments": {}}</tool_call>', [("", '{"arguments": {}}')], id="no name"),
-        pytest.param("<tool_call>", [("", "")], id="open tag"),
-        pytest.param('<tools>\n{"type": "a", "arguments": {"x": 1}}\n</tools>', [("a", '{"x": 1}')], id="tools tag"),
-        pytest.param('{"name": "a", "arguments": {"name": "x"}}', [("a", '{"name": "x"}')], id="bare object"),
-        pytest.param('I look.\n```json\n{\n "name": "a",\n "arguments": {}\n}\n```', [("a", "{}")], id="bare block"),
         pytest.param(
-            '{"name": "a", "arguments": 1}\n{"name": "b", "arguments": 2}', [("a", "1"), ("b", "2")], id="two objects"
+            '<tool_call>{"arguments": {}}</tool_call>', [("", '{"arguments": {}}')], id="no name"
+        ),
+        pytest.param("<tool_call>", [("", "")], id="open tag"),
+        pytest.param(
+            '<tools>\n{"type": "a", "arguments": {"x": 1}}\n</tools>',
+            [("a", '{"x": 1}')],
+            id="tools tag",
+        ),
+        pytest.param(
+            '{"name": "a", "arguments": {"name": "x"}}', [("a", '{"name": "x"}')], id="bare object"
+        ),
+        pytest.param(
+            'I look.\n```json\n{\n "name": "a",\n "arguments": {}\n}\n```',
+            [("a", "{}")],
+            id="bare block",
+        ),
+        pytest.param(
+            '{"name": "a", "arguments": 1}\n{"name": "b", "arguments": 2}',
+            [("a", "1"), ("b", "2")],
+            id="two objects",
         ),
         pytest.param(
             '{"name": "a", "arguments": {}}\n{"name": "b", "arg',
@@ -268,10 +364,18 @@ def test_snippets(query: str | list[str], text: str) -> None:
         return tuple(float(call.query in each) for each in call.texts)
 
     empty = Passage.of("Empty", "")
-    assert drive(find_snippets([COMPOSER, empty], query), rank) == [Passage.of("Asbjarne Lyngholt", text), empty]
+    assert drive(find_snippets([COMPOSER, empty], query), rank) == [
+        Passage.of("Asbjarne Lyngholt", text),
+        empty,
+    ]
 
 
-STRICT: dict[str, Any] = {"closed_tags": True, "at_limit": "empty", "passages": 1, "passage": "{title}\n"}
+STRICT: dict[str, Any] = {
+    "closed_tags": True,
+    "at_limit": "empty",
+    "passages": 1,
+    "passage": "{title}\n",
+}
 QUERY, ANSWER = ("</search>", "</answer>")
 
 
@@ -280,13 +384,28 @@ def turn(text: str, stopped_by: str = "", finish: Literal["stop", "length"] = "s
 
 
 TURNS = {
-    "closed": ([turn("<search>opera", QUERY), turn("<answer>Fauskenes", ANSWER)], {}, ["opera"], "Fauskenes"),
+    "closed": (
+        [turn("<search>opera", QUERY), turn("<answer>Fauskenes", ANSWER)],
+        {},
+        ["opera"],
+        "Fauskenes",
+    ),
     "open-query": ([turn("<search>opera")], {}, [], ""),
     "open-answer": ([turn("<answer>Fauskenes")], {}, [], ""),
-    "first-opening": ([turn("<search>a <search>b", QUERY), turn("")], {"opening": "first"}, ["a <search>b"], ""),
+    "first-opening": (
+        [turn("<search>a <search>b", QUERY), turn("")],
+        {"opening": "first"},
+        ["a <search>b"],
+        "",
+    ),
     "last-opening": ([turn("<search>a <search>b", QUERY), turn("")], {}, ["b"], ""),
     "clean": ([turn('<search>"a"', QUERY), turn("")], {"clean_query": (('"', ""),)}, ["a"], ""),
-    "blank-query": ([turn("<search> ", QUERY), turn("")], {"strip_query": False, "empty_query": "end"}, [" "], ""),
+    "blank-query": (
+        [turn("<search> ", QUERY), turn("")],
+        {"strip_query": False, "empty_query": "end"},
+        [" "],
+        "",
+    ),
     "empty-searched": ([turn("<search>", QUERY), turn("")], {"empty_query": "search"}, [""], ""),
     "empty-ends": ([turn("<search>", QUERY)], {"empty_query": "end"}, [], ""),
     "cut": ([turn("I", finish="length"), turn("<answer>A", ANSWER)], {}, [], "A"),
@@ -300,7 +419,9 @@ TURNS = {
 
 
 @pytest.mark.parametrize(("replies", "changes", "queries", "text"), TURNS.values(), ids=TURNS)
-def test_rules_of_a_turn(replies: list[Completion], changes: dict[str, Any], queries: list[str], text: str) -> None:
+def test_rules_of_a_turn(
+    replies: list[Completion], changes: dict[str, Any], queries: list[str], text: str
+) -> None:
     world = World(replies)
     answer = world.answer(agent(**{**STRICT, **changes}))
     assert [call.query for call in world.of(Search)] == queries
@@ -329,7 +450,11 @@ NOTICES = {
     "invalid": ([turn("I think.")], "I think.NOTICE", {"invalid_turn": 1}),
     "limit": ([turn("<search>opera", QUERY)], "<search>opera</search>NOTICE", {"limit_notice": 1}),
     "repeated": ([turn("<search>a", QUERY)], "<search>a</search>NOTICE", {"repeated_notice": 1}),
-    "empty": ([turn("<search>", QUERY)], "<search></search>[NOTICE]", {"empty_query": 1, "empty_retrieval": 1}),
+    "empty": (
+        [turn("<search>", QUERY)],
+        "<search></search>[NOTICE]",
+        {"empty_query": 1, "empty_retrieval": 1},
+    ),
 }
 
 
@@ -339,7 +464,12 @@ def test_notice_lets_the_model_continue(kind: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("kgqa.methods.search_agent.notice_text", str.upper)
     earlier = [] if kind != "repeated" else replies
     world = World([*earlier, *replies, turn("<answer>Fauskenes", ANSWER)])
-    rules = {**STRICT, "result": ("[", "]"), "notices": {kind: "notice"}, "max_searches": 0 if kind == "limit" else 4}
+    rules = {
+        **STRICT,
+        "result": ("[", "]"),
+        "notices": {kind: "notice"},
+        "max_searches": 0 if kind == "limit" else 4,
+    }
     answer = world.answer(agent(**rules))
     assert world.generations[-1].prompt.prefill.endswith(transcript)
     assert (answer.text, answer.flags) == ("Fauskenes", flags)

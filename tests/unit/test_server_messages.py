@@ -107,7 +107,8 @@ def test_lengths_are_in_the_message(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, (_, error, _) in TOO_LONG.items() if isinstance(error.get("message"), str)]
+    "name",
+    [name for name, (_, error, _) in TOO_LONG.items() if isinstance(error.get("message"), str)],
 )
 def test_ids_do_not_count(name: str) -> None:
     number = 20261126093000123456789012345678
@@ -118,7 +119,8 @@ def test_ids_do_not_count(name: str) -> None:
 
 KEYS = st.sampled_from(["message", "code", "detail", "metadata", "raw", "msg", "error"])
 ANY = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(), lambda each: st.lists(each) | st.dictionaries(KEYS, each)
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda each: st.lists(each) | st.dictionaries(KEYS, each),
 )
 
 

@@ -51,7 +51,10 @@ def replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_machines_share_replies(tmp_path: Path, replies: Path) -> None:
-    with closing(CallCache(tmp_path / "one")) as one, closing(CallCache(tmp_path / "other")) as other:
+    with (
+        closing(CallCache(tmp_path / "one")) as one,
+        closing(CallCache(tmp_path / "other")) as other,
+    ):
         one.put([("a", {"text": "A"})])
         other.put([("b", {"text": "B"})])
     with closing(CallCache(tmp_path / "third")) as third:
@@ -60,7 +63,9 @@ def test_machines_share_replies(tmp_path: Path, replies: Path) -> None:
         assert not third.imported
 
 
-@pytest.mark.parametrize("damage", [b'["c", "{', b"\xff\n", b'["c", "1", 5, "", "", 0]\n', b"{}\n"], ids=str)
+@pytest.mark.parametrize(
+    "damage", [b'["c", "{', b"\xff\n", b'["c", "1", 5, "", "", 0]\n', b"{}\n"], ids=str
+)
 def test_damaged_line_of_replies_is_skipped(tmp_path: Path, replies: Path, damage: bytes) -> None:
     with closing(CallCache(tmp_path / "one")) as one:
         one.put([("a", {"text": "A"})])

@@ -75,14 +75,22 @@ def cut_trace(folder: Path) -> None:
     (folder / TRACE).write_bytes((folder / TRACE).read_bytes()[:-1])
 
 
-EDITS: dict[str, Callable[[Path], None]] = {METRICS: edit_score, PREDICTIONS: edit_answer, TRACE: cut_trace}
+EDITS: dict[str, Callable[[Path], None]] = {
+    METRICS: edit_score,
+    PREDICTIONS: edit_answer,
+    TRACE: cut_trace,
+}
 COMPARE = "compare outputs/demo/no_context/scripted/good"
 COMMANDS = ("report", "show", "report --format jsonl --out out", "evaluate", COMPARE)
 READERS = {METRICS: COMMANDS[:3], PREDICTIONS: COMMANDS, TRACE: COMMANDS}
 
 
-@pytest.mark.parametrize(("name", "command"), [(name, each) for name in FILES for each in READERS[name]])
-def test_changed_file_is_one_line(bad: Path, name: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "command"), [(name, each) for name in FILES for each in READERS[name]]
+)
+def test_changed_file_is_one_line(
+    bad: Path, name: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     EDITS[name](bad)
     assert main([*command.split(), str(bad)]) == 2
     assert f"{bad / name}: " in capsys.readouterr().err
@@ -116,7 +124,9 @@ HUGE = int("9" * 400)
     ],
     ids=["mean", "questions", "seconds", "flags"],
 )
-def test_huge_number_stops_only_its_run(root: Path, bad: Path, path: tuple[str, ...], value: object) -> None:
+def test_huge_number_stops_only_its_run(
+    root: Path, bad: Path, path: tuple[str, ...], value: object
+) -> None:
     whole = metrics = json.loads((bad / METRICS).read_text("utf-8"))
     for key in path[:-1]:
         metrics = metrics[key]
@@ -125,7 +135,10 @@ def test_huge_number_stops_only_its_run(root: Path, bad: Path, path: tuple[str, 
     seal(bad)
     with pytest.raises(DataError, match=r"metrics\.json: "):
         Metrics.read(bad)
-    assert [bool(row.trouble) for row in sorted(read_rows(root), key=lambda row: row.key)] == [True, False]
+    assert [bool(row.trouble) for row in sorted(read_rows(root), key=lambda row: row.key)] == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -138,7 +151,9 @@ def test_pipe_as_a_file_does_not_hang(root: Path, bad: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [MANIFEST, "settings.json", "config.yaml"])
-def test_pipe_in_a_run_folder_is_one_line(bad: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pipe_in_a_run_folder_is_one_line(
+    bad: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (bad / name).unlink()
     os.mkfifo(bad / name)
     assert main(["evaluate" if name == "config.yaml" else "report", str(bad)]) == 2
@@ -167,7 +182,9 @@ def test_huge_packed_question_is_one_error_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_folder_without_manifest_is_one_line(bad: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_without_manifest_is_one_line(
+    bad: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (bad / MANIFEST).unlink()
     assert main([*command.split(), str(bad)]) == 2
     assert f"{bad / MANIFEST}: no such file" in capsys.readouterr().err
@@ -185,7 +202,10 @@ def test_run_without_hashes_is_read(tmp_path: Path) -> None:
 
 
 def test_imported_replies_are_named_above_the_scores(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    finished: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     export_calls(finished.parent / "outputs/.cache", tmp_path / "calls.zst")
     monkeypatch.chdir(tmp_path)
@@ -196,4 +216,6 @@ def test_imported_replies_are_named_above_the_scores(
     assert run.metrics.imported == sum(run.metrics.calls.values()) > 0
     assert any("Replies from an imported file: " in notice for notice in notices(run))
     assert FinishedRun.read(finished).metrics.imported is None
-    assert (finished / PREDICTIONS).read_bytes() == (tmp_path / "imported" / PREDICTIONS).read_bytes()
+    assert (finished / PREDICTIONS).read_bytes() == (
+        tmp_path / "imported" / PREDICTIONS
+    ).read_bytes()

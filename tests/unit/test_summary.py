@@ -52,7 +52,9 @@ LOST: dict[str, Any] = {
 def row(question_id: str = "q1", profile: str = "musique", **changed: Any) -> ScoredQuestion:
     asked = {**ASKED, **{key: value for key, value in changed.items() if key in ASKED}}
     answered = {**ANSWERED, **{key: value for key, value in changed.items() if key not in ASKED}}
-    return score_question(Question(question_id, **asked), Prediction(question_id, **answered), profile)
+    return score_question(
+        Question(question_id, **asked), Prediction(question_id, **answered), profile
+    )
 
 
 RIGHT = row()
@@ -67,7 +69,12 @@ EMPTY = row("q4", answer=" ", evidence=(), context_tokens=0, hops=4, flags={})
 
 def test_counts_and_means_in_any_order() -> None:
     metrics = summarise([RIGHT, HALF, FAILED, EMPTY])
-    assert (metrics.questions, metrics.failed, metrics.answerless, metrics.profile) == (4, 1, 1, "musique")
+    assert (metrics.questions, metrics.failed, metrics.answerless, metrics.profile) == (
+        4,
+        1,
+        1,
+        "musique",
+    )
     assert metrics.flags == {"empty_chain": 1, "malformed_triple": 3}
     assert summarise([RIGHT, HALF, FAILED]).context_tokens == pytest.approx(200)
     assert summarise([FAILED]).context_tokens is None
@@ -78,7 +85,9 @@ def test_counts_and_means_in_any_order() -> None:
         summarise([RIGHT, row("q2", "2wiki")])
     with pytest.raises(ConfigError, match="Did you mean musique"):
         row(profile="musiqe")
-    with pytest.raises(DataError, match="question q1 has no answers, so its answer cannot be scored"):
+    with pytest.raises(
+        DataError, match="question q1 has no answers, so its answer cannot be scored"
+    ):
         row(answers=())
     assert as_json(summarise([EMPTY, FAILED, HALF, RIGHT])) == as_json(metrics)
     json.dumps([as_json(metrics), as_json(summarise([FAILED]))], allow_nan=False)
@@ -100,7 +109,11 @@ def test_failed_questions_score_zero() -> None:
     assert 0 <= f1["low"] < f1["mean"] < f1["high"] <= 100
     assert scores["support_recall"].mean == pytest.approx(100 * (1 + 0.5 + 0 + 0) / 4)
     assert scores["support_precision"].mean == pytest.approx(100 * (1 + 0.25) / 2)
-    assert [scores[f"support_{name}"].n for name in ("recall", "precision", "error_rate")] == [4, 2, 2]
+    assert [scores[f"support_{name}"].n for name in ("recall", "precision", "error_rate")] == [
+        4,
+        2,
+        2,
+    ]
     assert scores["support_error_rate"].mean == pytest.approx(100 * (0 + 0.75) / 2)
     assert scores["support_f1"].mean == pytest.approx(100 * (1 + 1 / 3) / 4)
     scores = summarise([RIGHT, HALF, FAILED, row("q5", answer="It is in Paris.")]).scores
@@ -121,7 +134,10 @@ def test_wording_figures_and_gold_passages() -> None:
     untold = summarise([row(support=frozenset())])
     assert (untold.found_and_right, untold.scores["support_recall"]) == (None, UNDEFINED)
     support = summarise([RIGHT, row("q2", support=frozenset({"a", "missing:Lyon"}))]).given
-    assert as_json(support) == {"support_recall": pytest.approx(75), "support_error_rate": pytest.approx(85)}
+    assert as_json(support) == {
+        "support_recall": pytest.approx(75),
+        "support_error_rate": pytest.approx(85),
+    }
 
 
 def test_what_no_question_defines_is_null_and_not_zero() -> None:
@@ -132,7 +148,11 @@ def test_what_no_question_defines_is_null_and_not_zero() -> None:
     assert {score.n for score in metrics.scores.values()} == {0}
     assert (metrics.by_hops, metrics.by_type, metrics.profiles) == ({}, {}, {})
     metrics = summarise([row(error="the engine gave up"), EMPTY])
-    assert (metrics.failed, metrics.scores["em"].mean, metrics.scores["support_recall"].mean) == (1, 0, 0)
+    assert (metrics.failed, metrics.scores["em"].mean, metrics.scores["support_recall"].mean) == (
+        1,
+        0,
+        0,
+    )
     assert metrics.scores["support_precision"].n == 0
     silent = row(evidence=None)
     assert (silent.em, silent.support.recall, silent.given.recall) == (1.0, None, None)
@@ -141,7 +161,10 @@ def test_what_no_question_defines_is_null_and_not_zero() -> None:
 
 def test_scores_are_grouped_by_hops_type_and_profile() -> None:
     metrics = summarise([HALF, FAILED, RIGHT, row("q4", answer=" ", hops=None)])
-    assert (list(metrics.by_hops), metrics.by_hops["2"]) == (["2", "3", "unknown"], {"n": 1, "em": 100, "f1": 100})
+    assert (list(metrics.by_hops), metrics.by_hops["2"]) == (
+        ["2", "3", "unknown"],
+        {"n": 1, "em": 100, "f1": 100},
+    )
     assert as_json(metrics.by_hops["3"]) == {"n": 2, "em": 0, "f1": pytest.approx(100 / 3)}
     assert metrics.by_type["bridge"]["n"] == 3
     assert as_json(metrics.by_type["comparison"]) == {"n": 1, "em": 0, "f1": pytest.approx(200 / 3)}
@@ -158,7 +181,10 @@ def test_scores_are_grouped_by_hops_type_and_profile() -> None:
 def test_struct_em_is_em_over_the_structural_questions() -> None:
     other = row("q2", answer="Lake Geneva", answers=("Geneva",), type="structural")
     rows = [row(type="structural"), other, RIGHT, FAILED]
-    assert (summarise(rows).score("struct_em").mean, summarise(rows).score("struct_em").n) == (50.0, 2)
+    assert (summarise(rows).score("struct_em").mean, summarise(rows).score("struct_em").n) == (
+        50.0,
+        2,
+    )
     failed = summarise([*rows, row("q3", **LOST, type="structural")])
     assert failed.score("struct_em").mean == pytest.approx(100 / 3)
     assert "struct_em" not in summarise([RIGHT, HALF, FAILED]).scores
@@ -167,23 +193,45 @@ def test_struct_em_is_em_over_the_structural_questions() -> None:
 @pytest.mark.parametrize(
     ("evidence", "gold", "cited", "expected"),
     [
-        pytest.param(["a", "b", "c"], {"a", "d"}, TEN, (1 / 2, 1 / 3, 2 / 5, 2 / 3, 1.0, 0.8), id="one of two"),
+        pytest.param(
+            ["a", "b", "c"],
+            {"a", "d"},
+            TEN,
+            (1 / 2, 1 / 3, 2 / 5, 2 / 3, 1.0, 0.8),
+            id="one of two",
+        ),
         pytest.param(["b"], {"a", "d"}, TEN, (0, 0, 0, 1, 1.0, 0.8), id="none"),
-        pytest.param(["a", "a", "b", "a"], {"a", "d"}, TEN, (1 / 2, 1 / 2, 1 / 2, 1 / 2, 1.0, 0.8), id="repeated"),
+        pytest.param(
+            ["a", "a", "b", "a"],
+            {"a", "d"},
+            TEN,
+            (1 / 2, 1 / 2, 1 / 2, 1 / 2, 1.0, 0.8),
+            id="repeated",
+        ),
         pytest.param([], {"a", "d"}, TEN, (0, None, 0, None, 1.0, 0.8), id="no evidence"),
         pytest.param(["a"], set[str](), TEN, (None, None, None, None, None, None), id="no gold"),
         # a gold passage that is not among the given ones stays in the denominator
         pytest.param(
-            ["a", "b"], {"a", "missing:Paris"}, TEN, (1 / 2, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 0.9), id="missing gold"
+            ["a", "b"],
+            {"a", "missing:Paris"},
+            TEN,
+            (1 / 2, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 0.9),
+            id="missing gold",
         ),
-        pytest.param(["a", "x"], {"a", "d"}, "", (1 / 2, 1 / 2, 1 / 2, 1 / 2, 0, None), id="no own passages"),
+        pytest.param(
+            ["a", "x"], {"a", "d"}, "", (1 / 2, 1 / 2, 1 / 2, 1 / 2, 0, None), id="no own passages"
+        ),
     ],
 )
 def test_support_figures_are_those_computed_by_hand(
     evidence: list[str], gold: set[str], cited: Sequence[str], expected: tuple[float | None, ...]
 ) -> None:
     of_given = score_support(cited, gold)
-    assert (*astuple(score_support(evidence, gold)), of_given.recall, of_given.error_rate) == expected
+    assert (
+        *astuple(score_support(evidence, gold)),
+        of_given.recall,
+        of_given.error_rate,
+    ) == expected
 
 
 ALDER, BIRCH = Passage.of("Alder", "Alder is a tree."), Passage.of("Birch", "Birch is white.")
@@ -197,10 +245,14 @@ MORE_ALDER = Passage.of("alder", "The Alder is a tree of wet places.")
 
 
 def corpus(*passages: Passage) -> Page:
-    return lambda title: [passage for passage in passages if normalise_title(passage.title) == normalise_title(title)]
+    return lambda title: [
+        passage for passage in passages if normalise_title(passage.title) == normalise_title(title)
+    ]
 
 
-def retrieved(*ids: str, places: tuple[int | None, ...] = (None,), hops: int | None = None) -> RetrievedPassages:
+def retrieved(
+    *ids: str, places: tuple[int | None, ...] = (None,), hops: int | None = None
+) -> RetrievedPassages:
     return RetrievedPassages(ids, places, places, hops, "")
 
 
@@ -211,7 +263,9 @@ def test_gold_passages_match_by_id_words_or_title() -> None:
     assert ranks == [(None, 2)] * 3
     gold = golds[-1]
     assert gold_ranks(gold, (OTHER_ALDER.id, MORE_ALDER.id), ("Alder", "alder")) == (2, None)
-    both = replace(QUESTION, support=frozenset({ALDER.id, OTHER_ALDER.id}), support_titles=frozenset({"Alder"}))
+    both = replace(
+        QUESTION, support=frozenset({ALDER.id, OTHER_ALDER.id}), support_titles=frozenset({"Alder"})
+    )
     assert gold_ranks(gold_passages(both, corpus(MORE_ALDER)), (MORE_ALDER.id,), ("alder",)) == (1,)
     bare = Question("q", "?", ("a",), support_titles=frozenset({"Birch", "Alder"}))
     gold = gold_passages(bare, corpus())
@@ -224,16 +278,31 @@ def test_gold_passages_match_by_id_words_or_title() -> None:
     twins = (GoldPassage((), "Alder"), GoldPassage((), "Alder"))
     assert gold_ranks(twins, ("x",), ("Alder",)) == (1, None)
     assert gold_ranks(twins, ("x", "y"), ("Alder", "Alder")) == (1, 2)
-    assert gold_ranks((GoldPassage(("y",), "Alder"), twins[0]), ("y", "x"), ("Alder", "Alder")) == (1, 2)  # ids first
+    assert gold_ranks((GoldPassage(("y",), "Alder"), twins[0]), ("y", "x"), ("Alder", "Alder")) == (
+        1,
+        2,
+    )  # ids first
 
 
 def test_quoted_and_pinned_passages() -> None:
-    quoted = (Passage.of("alder", "also a  Town"), Passage.of("Birch", "is white"), Passage.of("Fir", "is not here"))
-    question = Question("q", "?", ("a",), support_titles=frozenset({"alder", "Birch", "Fir"}), quoted=quoted)
+    quoted = (
+        Passage.of("alder", "also a  Town"),
+        Passage.of("Birch", "is white"),
+        Passage.of("Fir", "is not here"),
+    )
+    question = Question(
+        "q", "?", ("a",), support_titles=frozenset({"alder", "Birch", "Fir"}), quoted=quoted
+    )
     page = corpus(ALDER, OTHER_ALDER, MORE_ALDER, BIRCH)
-    ids, titles = (ALDER.id, MORE_ALDER.id, BIRCH.id, OTHER_ALDER.id), ("Alder", "alder", "Birch", "Alder")
+    ids, titles = (
+        (ALDER.id, MORE_ALDER.id, BIRCH.id, OTHER_ALDER.id),
+        ("Alder", "alder", "Birch", "Alder"),
+    )
     gold = gold_passages(question, page)
-    assert (gold_ranks(gold, ids, titles), gold_ranks(gold_pages(gold), ids, titles)) == ((4, 3, None), (1, 3, None))
+    assert (gold_ranks(gold, ids, titles), gold_ranks(gold_pages(gold), ids, titles)) == (
+        (4, 3, None),
+        (1, 3, None),
+    )
     question = Question("q", "?", ("a",), quoted=(Passage.of("Alder", "a tree"),), pinned=(ALDER,))
     assert gold_passages(question, corpus(ALDER)) == ()
     pinned = replace(QUESTION, pinned=(ALDER,))
@@ -262,7 +331,9 @@ def test_summary_is_the_mean_of_questions_with_gold() -> None:
     ]
     measured = summarise_retrieval(rows, ranked=True)
     assert measured.n == 3
-    assert [measured.recall[str(budget)].mean for budget in (2, 5, 10, 15)] == pytest.approx([100 / 3, 50, 50, 50])
+    assert [measured.recall[str(budget)].mean for budget in (2, 5, 10, 15)] == pytest.approx(
+        [100 / 3, 50, 50, 50]
+    )
     assert [measured.all_gold["15"], measured.fixed_budget_recall] == pytest.approx([100 / 3, 50])
     assert measured.mrr == pytest.approx(100 * (1 + 1 / 3 + 0) / 3)
     assert [measured.passages_per_question, measured.without_passages] == pytest.approx([6 / 4, 1])
@@ -274,7 +345,10 @@ def test_summary_is_the_mean_of_questions_with_gold() -> None:
     assert (measured.most_passages, measured.budgets) == (3, ("2", "5"))
     with pytest.raises(ValueError, match="no questions"):
         summarise_retrieval([], ranked=True)
-    same, other = retrieved("a", places=(None, 1)), RetrievedPassages(("a",), (None, 1), (1,), None, "")
+    same, other = (
+        retrieved("a", places=(None, 1)),
+        RetrievedPassages(("a",), (None, 1), (1,), None, ""),
+    )
     assert summarise_retrieval([same], ranked=True).page_recall is None
     measured = summarise_retrieval([same, other], ranked=True)
     assert measured.recall["2"].mean == 50
@@ -293,7 +367,9 @@ def test_summary_is_the_mean_of_questions_with_gold() -> None:
         pytest.param(20, 80, False, id="20 of 100"),
     ],
 )
-def test_alarm_needs_six_questions_and_over_a_fifth(alike: int, different: int, alarmed: bool) -> None:
+def test_alarm_needs_six_questions_and_over_a_fifth(
+    alike: int, different: int, alarmed: bool
+) -> None:
     rows = [retrieved("a", "b")] * alike + [retrieved(str(number)) for number in range(different)]
     alarm = same_passages_alarm(rows)
     same = f"{alike} of {alike + different} questions got the same passages in the same order"
@@ -307,13 +383,20 @@ def test_alarm_needs_the_same_order_and_passages() -> None:
 
 
 def test_leaves_of_summaries_have_their_own_recall() -> None:
-    rows = [replace(retrieved("a", places=(1, None)), leaf_ranks=(1, 20)), replace(retrieved("b"), leaf_ranks=(None,))]
+    rows = [
+        replace(retrieved("a", places=(1, None)), leaf_ranks=(1, 20)),
+        replace(retrieved("b"), leaf_ranks=(None,)),
+    ]
     measured = summarise_retrieval(rows, ranked=True)
     assert (measured.recall["15"].mean, measured.leaf_recall) == (25, 50)
     assert summarise_retrieval([retrieved("a")], ranked=True).leaf_recall is None
 
 
-@pytest.mark.parametrize(("entities", "count"), [((True, False), 1), ((None, None), None)], ids=["graph", "others"])
-def test_questions_without_entities_are_counted(entities: tuple[bool | None, ...], count: int | None) -> None:
+@pytest.mark.parametrize(
+    ("entities", "count"), [((True, False), 1), ((None, None), None)], ids=["graph", "others"]
+)
+def test_questions_without_entities_are_counted(
+    entities: tuple[bool | None, ...], count: int | None
+) -> None:
     rows = [replace(retrieved("a"), has_entities=each) for each in entities]
     assert summarise_retrieval(rows, ranked=True).without_entities == count

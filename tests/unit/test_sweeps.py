@@ -33,11 +33,22 @@ def cells(overrides: list[str]) -> list[list[str]]:
 def test_axes_groups_and_settings_of_cells() -> None:
     plan = cells(["method=trace,golden", "seed=choice(3,4)", "ids=[a,b]", "~ranker"])
     pairs = [("trace", 3), ("trace", 4), ("golden", 3), ("golden", 4)]
-    assert plan == [[f"method={method}", f"seed={seed}", "ids=[a,b]", "~ranker"] for method, seed in pairs]
+    assert plan == [
+        [f"method={method}", f"seed={seed}", "ids=[a,b]", "~ranker"] for method, seed in pairs
+    ]
     assert cells(["seed=range(0,6,2)"]) == [["seed=0"], ["seed=2"], ["seed=4"]]
-    assert [name for name, _ in expand_grid(parse_axes(["method=trace", "seed=1,1,2"]))] == ["seed=1", "seed=2"]
-    same = [cell(number, model=model) for number, model in enumerate("abab")] + [cell(4, model="b", judge="j")]
-    assert [[each.number for each in group] for group in group_by_models(same)] == [[0, 2], [1, 3], [4]]
+    assert [name for name, _ in expand_grid(parse_axes(["method=trace", "seed=1,1,2"]))] == [
+        "seed=1",
+        "seed=2",
+    ]
+    same = [cell(number, model=model) for number, model in enumerate("abab")] + [
+        cell(4, model="b", judge="j")
+    ]
+    assert [[each.number for each in group] for group in group_by_models(same)] == [
+        [0, 2],
+        [1, 3],
+        [4],
+    ]
     first = cell(0, choices={"method": "a"}, method={"_target_": "x", "k": 1, "only": 3}, seed=0)
     second = cell(1, choices={"method": "b"}, method={"_target_": "y", "k": 2}, seed=0)
     assert differing_settings([first, second]) == {"method": ("a", "b"), "method.k": (1, 2)}
@@ -51,8 +62,16 @@ def test_axes_groups_and_settings_of_cells() -> None:
             "trace · minilm · beam 5",
             id="method and retriever",
         ),
-        pytest.param({"retriever": "minilm", "ranker": "minilm"}, "minilm · ranker minilm", id="same choice twice"),
-        pytest.param({"seed": "0", "method.exact": "false", "method.top": "null"}, "seed 0 · no exact", id="switches"),
+        pytest.param(
+            {"retriever": "minilm", "ranker": "minilm"},
+            "minilm · ranker minilm",
+            id="same choice twice",
+        ),
+        pytest.param(
+            {"seed": "0", "method.exact": "false", "method.top": "null"},
+            "seed 0 · no exact",
+            id="switches",
+        ),
         pytest.param({}, "", id="no settings"),
     ],
 )
@@ -109,7 +128,9 @@ def shares(right: int, of: int = 40) -> dict[str, float | None]:
         pytest.param({}, [], id="no points"),
     ],
 )
-def test_frontier_has_what_no_other_beats(points: dict[int, tuple[float, float]], frontier: list[int]) -> None:
+def test_frontier_has_what_no_other_beats(
+    points: dict[int, tuple[float, float]], frontier: list[int]
+) -> None:
     assert find_frontier(points) == frontier
 
 
@@ -123,12 +144,17 @@ def test_only_significant_differences_get_a_star() -> None:
     other: dict[str, float | None] = {str(n): 1.0 if n < 60 else 0.0 for n in range(100)}
     judged = mark_best([Measured(66.7, 0.0, 100.0), Measured(60.0, 0.0, 100.0)], [[best], [other]])
     assert [entry.worse for entry in judged] == [False, False]
-    entries = mark_best([*figures[:3], None], [[shares(30)], [shares(28)], [shares(10)], []], lower_is_better=True)
+    entries = mark_best(
+        [*figures[:3], None], [[shares(30)], [shares(28)], [shares(10)], []], lower_is_better=True
+    )
     assert [entry.mark for entry in entries] == ["", "second", "best", ""]
     assert [entry.worse for entry in entries] == [True, True, False, False]
     costs = mark_best([Measured(3.0, None, None), Measured(4.0, None, None)], [[], []])
     assert [(cost, cost.mark) for cost in costs] == [("3", ""), ("4", "")]
-    assert list(mark_best([Measured(50.0, 40.0, 60.0), None], [[], []])) == ["50.0 [40.0, 60.0]", "–"]
+    assert list(mark_best([Measured(50.0, 40.0, 60.0), None], [[], []])) == [
+        "50.0 [40.0, 60.0]",
+        "–",
+    ]
     column = next(column for column in columns() if column.label == "failed questions")
     metrics = Metrics.read(RUN)
     assert column.measure(metrics) is None
@@ -152,7 +178,10 @@ BASE = compose_experiment(["method=golden", "dataset=demo", "engine=scripted"])
 
 def frozen_cells(*seeds: int) -> list[Cell]:
     configs = [{**BASE.config, "seed": seed} for seed in seeds]
-    return [freeze(n, f"seed={each['seed']}", replace(BASE, config=each)) for n, each in enumerate(configs)]
+    return [
+        freeze(n, f"seed={each['seed']}", replace(BASE, config=each))
+        for n, each in enumerate(configs)
+    ]
 
 
 def sweep_in(path: Path, search: str | None = None) -> Sweep:
@@ -172,10 +201,18 @@ def test_sweep_continues_with_other_neutral_settings(tmp_path: Path) -> None:
     """After an outage a user raises the timeout, or the server has moved."""
 
     def open_with(config: Config, **engine: object) -> AbstractContextManager[None]:
-        cell = freeze(0, "all", replace(base, config={**config, "engine": {**config["engine"], **engine}}))
+        cell = freeze(
+            0, "all", replace(base, config={**config, "engine": {**config["engine"], **engine}})
+        )
         return open_sweep(sweep_in(tmp_path), [cell])
 
-    words = ["method=retrieve_only", "dataset=demo", "engine=openai", "engine.deployment=mine", "engine.server=vllm"]
+    words = [
+        "method=retrieve_only",
+        "dataset=demo",
+        "engine=openai",
+        "engine.deployment=mine",
+        "engine.server=vllm",
+    ]
     base = compose_experiment([*words, "model=qwen3_8b", "engine.server_timeout=30"])
     with open_with(base.config, server_timeout=30.0):
         end(tmp_path, 0, "done")
@@ -183,9 +220,15 @@ def test_sweep_continues_with_other_neutral_settings(tmp_path: Path) -> None:
     with open_with(changed, server_timeout=900.0, timeout=5.0, base_url="http://127.0.0.1:9/v1"):
         assert statuses(tmp_path) == ["done"]
         assert load_cell(tmp_path, 0).config["engine"]["server_timeout"] == 900.0
-    other: list[tuple[Config, dict[str, str]]] = [({**changed, "seed": 5}, {}), ({**changed, "limit": 2}, {})]
+    other: list[tuple[Config, dict[str, str]]] = [
+        ({**changed, "seed": 5}, {}),
+        ({**changed, "limit": 2}, {}),
+    ]
     for config, engine in (*other, (changed, {"server": "sglang"})):
-        with pytest.raises(ConfigError, match="another configuration in cell 0"), open_with(config, **engine):
+        with (
+            pytest.raises(ConfigError, match="another configuration in cell 0"),
+            open_with(config, **engine),
+        ):
             pass
 
 
@@ -205,7 +248,9 @@ def statuses(path: Path) -> list[str]:
         pytest.param((1,), "2 cells, not 1", id="fewer cells"),
     ],
 )
-def test_other_cells_are_another_sweep(tmp_path: Path, seeds: tuple[int, ...], message: str) -> None:
+def test_other_cells_are_another_sweep(
+    tmp_path: Path, seeds: tuple[int, ...], message: str
+) -> None:
     close_folder(tmp_path, 1, 2)
     with pytest.raises(ConfigError, match=f"contains another sweep: .*{message}"):
         close_folder(tmp_path, *seeds)
@@ -249,7 +294,9 @@ def test_searches_and_restarts_keep_finished_cells(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("is_resumed", [False, True])
-def test_killed_at_any_write_a_sweep_starts_again(tmp_path: Path, is_resumed: bool, after: bool) -> None:
+def test_killed_at_any_write_a_sweep_starts_again(
+    tmp_path: Path, is_resumed: bool, after: bool
+) -> None:
     for write in range(8):  # two cells have fewer
         path = tmp_path / str(write)
         if is_resumed:

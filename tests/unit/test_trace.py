@@ -19,20 +19,30 @@ from kgqa.types import Answer, Choice, Passage, Question, Triple
 from tests import method_world
 
 ALDER = Passage.of(
-    "Alder", "Alder wrote Birch. Alder lived in Cedar.", ("Alder wrote Birch.", " Alder lived in Cedar.")
+    "Alder",
+    "Alder wrote Birch. Alder lived in Cedar.",
+    ("Alder wrote Birch.", " Alder lived in Cedar."),
 )
 BIRCH = Passage.of("Birch", "Birch appeared in 1901. It was praised by Dogwood.")
 CEDAR = Passage.of("Cedar", "Cedar is a town.")
-QUESTION = Question("q1", "When did Alder's book appear?", ("1901",), (ALDER, BIRCH, CEDAR), frozenset({BIRCH.id}))
+QUESTION = Question(
+    "q1", "When did Alder's book appear?", ("1901",), (ALDER, BIRCH, CEDAR), frozenset({BIRCH.id})
+)
 GRAPH = {
-    ALDER.id: (Triple("Alder", "wrote", "Birch", ALDER.id), Triple("Alder", "home", "Cedar", ALDER.id)),
+    ALDER.id: (
+        Triple("Alder", "wrote", "Birch", ALDER.id),
+        Triple("Alder", "home", "Cedar", ALDER.id),
+    ),
     BIRCH.id: (Triple("Birch", "year", "1901", BIRCH.id),),
     CEDAR.id: (Triple("Cedar", "type", "town", CEDAR.id),),
 }
 WROTE, HOME, YEAR, TOWN = (str(triple) for triples in GRAPH.values() for triple in triples)
 DEMONSTRATION = ChainDemonstration(
     "Who painted Elm?",
-    (Selection(("<Elm; painter; Fir>", "<Elm; size; small>"), 0), Selection(("<Fir; age; 3>",), None)),
+    (
+        Selection(("<Elm; painter; Fir>", "<Elm; size; small>"), 0),
+        Selection(("<Fir; age; 3>",), None),
+    ),
 )
 METHOD = Trace(
     context="triples", units="triples", candidates=20, ranker=True, selector=True, top=None, max_length=4, beam=5,
@@ -74,8 +84,12 @@ class World(method_world.World):
 
 def read_selection(call: Choose) -> tuple[list[str], list[str]]:
     """The chain so far and the options' texts, as the selection prompt's last message has them."""
-    *lines, _question, _next = call.prompt.messages[-1].content.partition("Chain so far: ")[2].splitlines()
-    so_far = [] if lines[0] == "empty" else [f"<{part.strip('<>')}>" for part in lines[0].split(">, <")]
+    *lines, _question, _next = (
+        call.prompt.messages[-1].content.partition("Chain so far: ")[2].splitlines()
+    )
+    so_far = (
+        [] if lines[0] == "empty" else [f"<{part.strip('<>')}>" for part in lines[0].split(">, <")]
+    )
     assert [line.split(". ")[0] for line in lines[2:]] == list(call.options)
     return so_far, [line.partition(". ")[2] for line in lines[2:]]
 
@@ -115,18 +129,30 @@ def test_reader_gets_the_chain_of_the_selector() -> None:
     answer = world.answer()
     assert (answer.text, chains_of(answer)) == ("1901", [([WROTE, YEAR], True)])
     assert world.context() == f"{WROTE}\n{YEAR}"
-    assert (answer.evidence, answer.context_tokens) == ((ALDER.id, BIRCH.id), len(f"{WROTE} {YEAR}".split()))
+    assert (answer.evidence, answer.context_tokens) == (
+        (ALDER.id, BIRCH.id),
+        len(f"{WROTE} {YEAR}".split()),
+    )
     assert not answer.flags
 
 
 def test_chain_score_sums_log_probabilities() -> None:
-    select = weights(at0={WROTE: 0.65, HOME: 0.35}, at1={YEAR: 0.5, TOWN: 0.3, STOP: 0.2}, at2={STOP: 0.8, HOME: 0.2})
+    select = weights(
+        at0={WROTE: 0.65, HOME: 0.35},
+        at1={YEAR: 0.5, TOWN: 0.3, STOP: 0.2},
+        at2={STOP: 0.8, HOME: 0.2},
+    )
     answer = World(select).answer(max_length=3, beam=4, chains=4)
     # step 1: WROTE .65, HOME .35
     # step 2: WROTE YEAR .325, WROTE TOWN .195, HOME YEAR .175, WROTE stop .13; dropped: HOME TOWN .105, HOME stop .07
     # step 3: stop .26, stop .156, stop .175 (HOME is used, so stopping is certain), the ended one .13;
     #         dropped: WROTE YEAR HOME .065, WROTE TOWN HOME .039
-    assert chains_of(answer) == [([WROTE, YEAR], True), ([HOME, YEAR], True), ([WROTE, TOWN], True), ([WROTE], True)]
+    assert chains_of(answer) == [
+        ([WROTE, YEAR], True),
+        ([HOME, YEAR], True),
+        ([WROTE, TOWN], True),
+        ([WROTE], True),
+    ]
     scores = [math.exp(chain["score"]) for chain in answer.notes["chains"]]
     assert scores == pytest.approx([0.26, 0.175, 0.156, 0.13])
 
@@ -150,7 +176,11 @@ def test_ranker_query_has_question_and_chain() -> None:
     paper.answer()
     released.answer(query_order="triples_first", query_labels=True)
     text = QUESTION.text
-    assert [call.query for call in paper.of(Rank)] == [text, f"{text} {WROTE}", f"{text} {WROTE} {YEAR}"]
+    assert [call.query for call in paper.of(Rank)] == [
+        text,
+        f"{text} {WROTE}",
+        f"{text} {WROTE} {YEAR}",
+    ]
     assert [call.query for call in released.of(Rank)[:2]] == [
         f"knowledge triples: \nquestion: {text}", f"knowledge triples: {WROTE}\nquestion: {text}",
     ]  # fmt: skip
@@ -184,7 +214,9 @@ def test_prompts_have_the_chosen_layout_and_examples() -> None:
     assert plain.of(Generate)[-1].prompt.name == "reader/answer"
     world = World(follow_the_book)
     world.answer(demonstrations="fixed")
-    first, second, third = (call.prompt.messages[0].content.split("\n\n")[1] for call in world.of(Choose))
+    first, second, third = (
+        call.prompt.messages[0].content.split("\n\n")[1] for call in world.of(Choose)
+    )
     assert "Chain so far: empty" in first
     assert first.endswith("Next: B")
     assert "Chain so far: <Elm; painter; Fir>" in second
@@ -198,7 +230,9 @@ def test_without_ranker_all_triples_are_options() -> None:
     assert not world.of(Rank)
     assert read_selection(world.of(Choose)[0])[1] == [STOP, WROTE, HOME, YEAR, TOWN]
     graph = {**GRAPH, CEDAR.id: tuple(Triple(f"h{i}", "r", "t", CEDAR.id) for i in range(725))}
-    with pytest.raises(DataError, match=r"method.ranker=false: 728 candidates, 727 can be labelled"):
+    with pytest.raises(
+        DataError, match=r"method.ranker=false: 728 candidates, 727 can be labelled"
+    ):
         World(even, graph).answer(ranker=False)
 
 
@@ -209,7 +243,9 @@ def test_without_selector_the_ranker_decides() -> None:
     assert chains_of(answer) == [([WROTE, HOME], False), ([HOME, WROTE], False)]
     total = sum(math.exp(score) for score in world.relevance.values())
     rest = total - math.exp(4.0)
-    assert math.exp(answer.notes["chains"][0]["score"]) == pytest.approx(math.exp(4 + 3) / total / rest)
+    assert math.exp(answer.notes["chains"][0]["score"]) == pytest.approx(
+        math.exp(4 + 3) / total / rest
+    )
     world = World(even)
     answer = world.answer(adaptive_termination=False, max_length=3, demonstrations="fixed")
     assert {len(units) for units, _ in chains_of(answer)} == {3}
@@ -220,7 +256,9 @@ def test_without_selector_the_ranker_decides() -> None:
 
 
 def test_documents_are_ordered_by_votes() -> None:
-    select = weights(at0={TOWN: 0.5, YEAR: 0.3, WROTE: 0.2}, at1={HOME: 0.6, STOP: 0.4}, at2={STOP: 1.0})
+    select = weights(
+        at0={TOWN: 0.5, YEAR: 0.3, WROTE: 0.2}, at1={HOME: 0.6, STOP: 0.4}, at2={STOP: 1.0}
+    )
     world = World(select)
     answer = world.answer(context="documents", max_length=2, beam=3, chains=3)
     # TOWN HOME .3, TOWN .2, YEAR HOME .18: CEDAR and ALDER have two votes each, CEDAR is seen first
@@ -234,7 +272,9 @@ def test_documents_are_ordered_by_votes() -> None:
         "no further sentence is needed", "Alder wrote Birch.", "Alder lived in Cedar.", "Birch appeared in 1901.",
         "It was praised by Dogwood.", "Cedar is a town.",
     ]  # fmt: skip
-    assert [chain["triples"] for chain in answer.notes["chains"]][1] == [["Alder wrote Birch.", ALDER.id]]
+    assert [chain["triples"] for chain in answer.notes["chains"]][1] == [
+        ["Alder wrote Birch.", ALDER.id]
+    ]
 
 
 def test_incompatible_values_are_rejected() -> None:
@@ -242,7 +282,10 @@ def test_incompatible_values_are_rejected() -> None:
         ({"chains": 6}, r"method.chains=6: cannot exceed method.beam=5"),
         ({"ranker": False, "selector": False}, r"method.ranker=false"),
         ({"ranker": False, "top": 10}, r"method.ranker=false"),
-        ({"demonstrations": "fixed", "demonstration_count": 2}, r"method.demonstration_count=2: .* only 1 chains"),
+        (
+            {"demonstrations": "fixed", "demonstration_count": 2},
+            r"method.demonstration_count=2: .* only 1 chains",
+        ),
     ]
     for changes, message in cases:
         with pytest.raises(ConfigError, match=message):

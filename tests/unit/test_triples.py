@@ -52,7 +52,9 @@ OTHER_TEXTS = ["", "\n\n", "Here are the triples:", "The text states nothing."]
 
 
 @pytest.mark.parametrize(
-    ("text", "count"), [*((text, 1) for text in WRONG), *((text, 0) for text in OTHER_TEXTS)], ids=repr
+    ("text", "count"),
+    [*((text, 1) for text in WRONG), *((text, 0) for text in OTHER_TEXTS)],
+    ids=repr,
 )
 def test_unreadable_triples_are_counted(text: str, count: int) -> None:
     assert parts(text) == []
@@ -89,7 +91,9 @@ def test_statistics_of_graphs_and_chains() -> None:
     assert GraphSize.of(()).density is None
     assert GraphSize.of((Triple("a", "r", "a"),)).density is None
     twice = (*TRIANGLE, Triple("a", "r", "b", "another passage"))
-    statistics = graph_statistics([GraphSize.of(graph) for graph in (twice, (Triple("a", "r", "b"),), ())])
+    statistics = graph_statistics(
+        [GraphSize.of(graph) for graph in (twice, (Triple("a", "r", "b"),), ())]
+    )
     assert statistics["entities_per_question"] == pytest.approx(5 / 3)
     assert statistics["triples_per_question"] == pytest.approx(4 / 3)
     # 50 and 50; the empty graph has none
@@ -101,12 +105,18 @@ def test_statistics_of_graphs_and_chains() -> None:
     assert statistics["document_error_rate_percent"] == pytest.approx(25.0)
 
 
-HERRING = Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt of Fauskenes.")
+HERRING = Passage.of(
+    "The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt of Fauskenes."
+)
 ENTITIES = '{"named_entities": ["The Herring Queen", "Asbjarne Lyngholt"]}'
 
 
 def extract(replies: Sequence[str]) -> tuple[Extraction, list[Generate]]:
-    node = {key: value for key, value in composed_node("kg", "openie").items() if key != "require_existing"}
+    node = {
+        key: value
+        for key, value in composed_node("kg", "openie").items()
+        if key != "require_existing"
+    }
     extractor = build(node, "kg")
     assert isinstance(extractor, OpenIe)
     world = World(replies)
@@ -114,25 +124,39 @@ def extract(replies: Sequence[str]) -> tuple[Extraction, list[Generate]]:
 
 
 def test_openie_extracts_entities_then_triples() -> None:
-    rows = [["The Herring Queen", "composer", "Asbjarne Lyngholt"], ["Asbjarne Lyngholt; he", "town", "x"]]
+    rows = [
+        ["The Herring Queen", "composer", "Asbjarne Lyngholt"],
+        ["Asbjarne Lyngholt; he", "town", "x"],
+    ]
     triples = json.dumps({"triples": rows})
     extraction, calls = extract([ENTITIES, triples])
     assert ENTITIES in calls[1].prompt.messages[-1].content
     assert all(call.schema and call.role == "extractor" for call in calls)
     assert extraction.flags == {}
     parsed = parse_triples(extraction.completion, HERRING)
-    assert (parsed.triples[0], parsed.malformed) == (Triple(rows[0][0], rows[0][1], rows[0][2], HERRING.id), 0)
+    assert (parsed.triples[0], parsed.malformed) == (
+        Triple(rows[0][0], rows[0][1], rows[0][2], HERRING.id),
+        0,
+    )
 
 
 @pytest.mark.parametrize(
     ("replies", "flags", "malformed"),
     [
-        pytest.param(["no JSON", '{"triples": []}'], {"unreadable_entities": 1}, 0, id="unreadable entities"),
-        pytest.param([ENTITIES, '{"triples": "none"}'], {"unreadable_triples": 1}, 0, id="unreadable triples"),
-        pytest.param([f"Here: {ENTITIES}.", 'Sure:\n{"triples": [["a", "b"]]}'], {}, 1, id="short triple"),
+        pytest.param(
+            ["no JSON", '{"triples": []}'], {"unreadable_entities": 1}, 0, id="unreadable entities"
+        ),
+        pytest.param(
+            [ENTITIES, '{"triples": "none"}'], {"unreadable_triples": 1}, 0, id="unreadable triples"
+        ),
+        pytest.param(
+            [f"Here: {ENTITIES}.", 'Sure:\n{"triples": [["a", "b"]]}'], {}, 1, id="short triple"
+        ),
     ],
 )
-def test_openie_flags_unreadable_replies(replies: list[str], flags: dict[str, int], malformed: int) -> None:
+def test_openie_flags_unreadable_replies(
+    replies: list[str], flags: dict[str, int], malformed: int
+) -> None:
     extraction, _ = extract(replies)
     assert extraction.flags == flags
     parsed = parse_triples(extraction.completion, HERRING)
@@ -148,7 +172,9 @@ def read(form: str, text: str, tmp_path: Path) -> list[TripledPassage]:
 
 
 def imported(passages: list[TripledPassage], tmp_path: Path) -> ImportedTriples:
-    return ImportedTriples(str(write(tmp_path / "ours.jsonl", jsonl(*(each.json() for each in passages)))))
+    return ImportedTriples(
+        str(write(tmp_path / "ours.jsonl", jsonl(*(each.json() for each in passages))))
+    )
 
 
 def hipporag(**document: Json) -> str:
@@ -156,8 +182,12 @@ def hipporag(**document: Json) -> str:
 
 
 def stanford(*triples: tuple[str, str, str]) -> str:
-    words = [{"originalText": word} for word in (f"{ELM.title} {ELM.text}").replace(".", " .").split()]
-    openie = [{"subject": head, "relation": relation, "object": tail} for head, relation, tail in triples]
+    words = [
+        {"originalText": word} for word in (f"{ELM.title} {ELM.text}").replace(".", " .").split()
+    ]
+    openie = [
+        {"subject": head, "relation": relation, "object": tail} for head, relation, tail in triples
+    ]
     return json.dumps({"sentences": [{"tokens": words, "openie": openie}]})
 
 
@@ -180,13 +210,18 @@ def test_titles_rows_and_invalid_triples_of_files(tmp_path: Path) -> None:
     text = hipporag(idx="1", passage=f"{ELM.title}\n{ELM.text}", extracted_triples=TRIPLES)
     assert len(imported(read("hipporag", text, tmp_path), tmp_path).triples(ELM)) == 2
     names = ("head", "relation", "tail", "title", "text")
-    lines = [json.dumps(dict(zip(names, (*row, "Elm", ELM.text), strict=True))) for row in (*TRIPLES, TRIPLES[0])]
+    lines = [
+        json.dumps(dict(zip(names, (*row, "Elm", ELM.text), strict=True)))
+        for row in (*TRIPLES, TRIPLES[0])
+    ]
     (passage,) = read("jsonl", "\n".join(lines), tmp_path)
     assert passage.triples == TRIPLES
     records: list[Json] = [
         ["a", "b"], ["a", "b", "c", "d"], ["a", " ", "c"], ["a", 1, "c"], "abc", [" a ", "b\nb", "c"],
     ]  # fmt: skip
-    (passage,) = read("jsonl", json.dumps({"title": "T", "text": "x", "triples": records}), tmp_path)
+    (passage,) = read(
+        "jsonl", json.dumps({"title": "T", "text": "x", "triples": records}), tmp_path
+    )
     assert (passage.triples, passage.malformed) == ((("a", "b b", "c"),), 5)
 
 
@@ -198,21 +233,44 @@ def test_passages_match_by_letters_digits_and_title(tmp_path: Path) -> None:
     assert untitled.triples(ELM)
     other = imported([TripledPassage("Elm (film)", ELM.text, TRIPLES)], tmp_path)
     assert (other.missing([ELM]), other.triples(ELM)) == ([ELM], ())
-    there, empty, absent = ELM, Passage.of("Ash", "Ash is a tree."), Passage.of("Oak", "Oak is one, too.")
-    file = imported([TripledPassage("Elm", ELM.text, TRIPLES), TripledPassage("Ash", empty.text, ())], tmp_path)
-    assert file.counts([there, empty, absent]) == {"passages": 3, "unmatched": 1, "empty": 2, "triples": 2}
+    there, empty, absent = (
+        ELM,
+        Passage.of("Ash", "Ash is a tree."),
+        Passage.of("Oak", "Oak is one, too."),
+    )
+    file = imported(
+        [TripledPassage("Elm", ELM.text, TRIPLES), TripledPassage("Ash", empty.text, ())], tmp_path
+    )
+    assert file.counts([there, empty, absent]) == {
+        "passages": 3,
+        "unmatched": 1,
+        "empty": 2,
+        "triples": 2,
+    }
 
 
 REFUSED = {
     "no docs": ("hipporag", "{}", "no key 'docs'"),
     "docs no list": ("hipporag", '{"docs": 1}', "document 1: not in this format"),
-    "no text": ("hipporag", '{"docs": [{"extracted_triples": []}]}', "document 1: no key 'passage'"),
-    "no letters": ("jsonl", '{"title": "", "text": "!", "triples": []}', "theirs:1: title and text contain no letters"),
+    "no text": (
+        "hipporag",
+        '{"docs": [{"extracted_triples": []}]}',
+        "document 1: no key 'passage'",
+    ),
+    "no letters": (
+        "jsonl",
+        '{"title": "", "text": "!", "triples": []}',
+        "theirs:1: title and text contain no letters",
+    ),
     "number": ("jsonl", "1", "theirs:1: not in this format"),
     "no JSON": ("openie", "{", "not JSON"),
     "no sentences": ("openie", "{}", "theirs:1: no key 'sentences'"),
     "no column": ("tsv", "head\ttail\n", "theirs:1: no column relation. Name the columns"),
-    "short line": ("tsv", "head\trelation\ttail\ttext\na\tb\n", "theirs:2: 2 columns, the first line has 4"),
+    "short line": (
+        "tsv",
+        "head\trelation\ttail\ttext\na\tb\n",
+        "theirs:2: 2 columns, the first line has 4",
+    ),
     "empty": ("jsonl", "", "the file is empty"),
 }
 
@@ -227,7 +285,10 @@ def test_missing_or_damaged_own_file_is_reported(tmp_path: Path) -> None:
             _ = ImportedTriples(path).sha256
     for line, message in (
         ('{"title": "a", "text": "b"}', ":1: no key 'triples'"),
-        ('{"title": "a", "text": "b", "triples": [["a", "b"]]}', "passage 'a': 1 triples are not three texts"),
+        (
+            '{"title": "a", "text": "b", "triples": [["a", "b"]]}',
+            "passage 'a': 1 triples are not three texts",
+        ),
         ("no", ":1: not JSON"),
     ):
         file.write_text(f"{line}\n")
@@ -263,25 +324,36 @@ def write_form(form: str, tmp_path: Path) -> Path:
 def test_every_export_has_every_triple(tmp_path: Path) -> None:
     file = write_form("jsonl", tmp_path)
     read_back = ImportedTriples(str(file))
-    assert [read_back.triples(passage) for passage in EXPORTED] == [triples(passage) for passage in EXPORTED]
+    assert [read_back.triples(passage) for passage in EXPORTED] == [
+        triples(passage) for passage in EXPORTED
+    ]
     assert ImportedTriples(str(file)).missing(EXPORTED) == []
-    assert [each.triples for each in read_passages(file, "jsonl")] == [GRAPH.get(each.id, ()) for each in EXPORTED]
+    assert [each.triples for each in read_passages(file, "jsonl")] == [
+        GRAPH.get(each.id, ()) for each in EXPORTED
+    ]
     read = read_passages(write_form("tsv", tmp_path), "tsv")
     assert [len(each.triples) for each in read] == [3, 2]
     assert read[0].triples[0] == ('Elm, "the" town', "lies <in>", "Über & Co")
     assert read[0].text == "Elm is a town; it has a mill."
     graph = ElementTree.parse(write_form("graphml", tmp_path)).getroot().find("g:graph", NAMESPACE)
     assert graph is not None
-    names = {node.get("id"): node.findtext("g:data", "", NAMESPACE) for node in graph.findall("g:node", NAMESPACE)}
+    names = {
+        node.get("id"): node.findtext("g:data", "", NAMESPACE)
+        for node in graph.findall("g:node", NAMESPACE)
+    }
     assert len(set(names.values())) == len(names)
     counts = Counter[tuple[str, str, str, str]]()
     for edge in graph.findall("g:edge", NAMESPACE):
         data = {each.get("key"): each.text or "" for each in edge.findall("g:data", NAMESPACE)}
-        counts[names[edge.get("source")], data["relation"], names[edge.get("target")], data["passage"]] += 1
+        counts[
+            names[edge.get("source")], data["relation"], names[edge.get("target")], data["passage"]
+        ] += 1
     ids = [edge.get("id") for edge in graph.findall("g:edge", NAMESPACE)]
     assert len(set(ids)) == len(ids)
     clean = str.maketrans("\x03\ud800", "\ufffd\ufffd")
-    assert counts == Counter((*(part.translate(clean) for part in row), id_) for id_ in GRAPH for row in GRAPH[id_])
+    assert counts == Counter(
+        (*(part.translate(clean) for part in row), id_) for id_ in GRAPH for row in GRAPH[id_]
+    )
 
 
 @pytest.mark.parametrize(
@@ -308,13 +380,23 @@ def test_index_extraction_reports_unreadable_replies(
 
 @pytest.mark.parametrize(
     ("count", "attempted", "is_error"),
-    [(0, 1, False), (1, 1, True), (1, 2, False), (2, 2, True), (5, 100, False), (6, 100, True), (2, 39, True)],
+    [
+        (0, 1, False),
+        (1, 1, True),
+        (1, 2, False),
+        (2, 2, True),
+        (5, 100, False),
+        (6, 100, True),
+        (2, 39, True),
+    ],
 )
 def test_extraction_may_fail_for_a_twentieth(count: int, attempted: int, is_error: bool) -> None:
     error = too_many_failed([f"Title {number}: no" for number in range(count)], attempted)
     assert (error is not None) == is_error
     if error:
-        assert f"extraction failed for {count} of {attempted} passages, first Title 0: no" in str(error)
+        assert f"extraction failed for {count} of {attempted} passages, first Title 0: no" in str(
+            error
+        )
 
 
 @pytest.mark.parametrize("form", EXPORT_FORMATS)

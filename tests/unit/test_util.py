@@ -37,7 +37,10 @@ with lock_file(Path(sys.argv[1])):
 def holding(file: Path) -> subprocess.Popen[str]:
     """Another process that holds the lock until its input ends."""
     other = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD, str(file)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert other.stdout is not None
     assert other.stdout.readline() == "held\n"
@@ -85,21 +88,35 @@ def test_disk_error_names_the_file_and_a_fix(tmp_path: Path) -> None:
             fresh.symlink_to("/dev/full")
             fresh.write_text("more than there is room for")
 
-    with pytest.raises(StorageError, match=r"file: No space left on device\. Free disk space, then run the same"):
+    with pytest.raises(
+        StorageError, match=r"file: No space left on device\. Free disk space, then run the same"
+    ):
         fill()
     assert not os.listdir(tmp_path)
     here = Path("F")
-    with pytest.raises(StorageError, match=r"^F: it refused\. else$"), fs.explain_storage_errors(here, "else"):
+    with (
+        pytest.raises(StorageError, match=r"^F: it refused\. else$"),
+        fs.explain_storage_errors(here, "else"),
+    ):
         raise OSError("it refused")
-    with pytest.raises(StorageError, match=r"^F: Read-only file system\. "), fs.explain_storage_errors(here):
+    with (
+        pytest.raises(StorageError, match=r"^F: Read-only file system\. "),
+        fs.explain_storage_errors(here),
+    ):
         raise OSError(errno.EROFS, "a long story")
 
 
 def test_digests_are_stable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They name folders and keys of the cache."""
     value = {"b": [1, None, 2.5], "a": "Zürich"}
-    assert (digest(value, 12), digest(value, 12, ensure_ascii=False)) == ("1e38a7aed236", "03edd21a5e5c")
-    assert (text_digest("Zürich", 16), ids_digest(["a", "b"])) == ("4251685e06cab635", "7e18f737311b2dc3")
+    assert (digest(value, 12), digest(value, 12, ensure_ascii=False)) == (
+        "1e38a7aed236",
+        "03edd21a5e5c",
+    )
+    assert (text_digest("Zürich", 16), ids_digest(["a", "b"])) == (
+        "4251685e06cab635",
+        "7e18f737311b2dc3",
+    )
     file = fs.replace_file(tmp_path / "file", "a\udc80")
     assert file.read_bytes() == b"a\\udc80"
     assert fs.sha256(file) == fs.quick_sha256(file) == HASH
@@ -128,7 +145,9 @@ def test_disk_without_locks_is_reported_with_a_fix(
 ) -> None:
     monkeypatch.setattr(fs, "network_disk", lambda _: "lustre")
     monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(number, os.strerror(number))))
-    with pytest.raises(StorageError, match=r"this disk \(lustre\) has no file locks.*output_dir=DIR.*KGQA_CACHE"):
+    with pytest.raises(
+        StorageError, match=r"this disk \(lustre\) has no file locks.*output_dir=DIR.*KGQA_CACHE"
+    ):
         fs.lock_file(tmp_path / "run" / ".lock").__enter__()
     # a lock file that stays would be another process's
     assert list((tmp_path / "run").iterdir()) == []
@@ -146,21 +165,28 @@ def test_secrets_are_known_by_name_and_removed(monkeypatch: pytest.MonkeyPatch) 
     assert key.redact_json({"a": [text, 1, None], SECRET: {}}) == {"a": [body, 1, None], MARK: {}}
     secret = "OPENAI_API_KEY HF_TOKEN KGQA_ES_PASSWORD AWS_SECRET_ACCESS_KEY my_secret GOOGLE_APPLICATION_CREDENTIALS"
     assert all(map(is_secret, secret.split()))
-    assert not any(map(is_secret, ["TOKENIZERS_PARALLELISM", "KGQA_DATA", "MONKEY", "SSH_KEY_FILE", "HOME"]))
+    assert not any(
+        map(is_secret, ["TOKENIZERS_PARALLELISM", "KGQA_DATA", "MONKEY", "SSH_KEY_FILE", "HOME"])
+    )
     monkeypatch.setenv("SOME_SERVICE_PASSWORD", "correct-horse")
     message = "cannot log in with correct-horse at http://me:hunter22@host/v1?api_key=abcdefgh&n=1"
     clean = f"cannot log in with {MARK} at http://{MARK}@host/v1?api_key={MARK}&n=1"
     assert redact(message) == clean
     assert redact("{'Authorization': 'Bearer abc.def'}") == f"{{'Authorization': 'Bearer {MARK}'}}"
     assert describe_error(OSError(message)) == f"OSError: {clean}"
-    assert redact("write to me@host.org or see https://host/a@b") == "write to me@host.org or see https://host/a@b"
+    assert (
+        redact("write to me@host.org or see https://host/a@b")
+        == "write to me@host.org or see https://host/a@b"
+    )
 
 
 def test_unexpected_error_has_its_place() -> None:
     with pytest.raises(AttributeError) as error:
         _ = ApiKey.leftout  # type: ignore[attr-defined]
     line = error.value.__traceback__.tb_lineno if error.value.__traceback__ else 0
-    assert describe_error(error.value).endswith(f"has no attribute 'leftout' (tests/unit/test_util.py:{line})")
+    assert describe_error(error.value).endswith(
+        f"has no attribute 'leftout' (tests/unit/test_util.py:{line})"
+    )
     with pytest.raises(ValueError, match="Expecting value") as decoded:
         json.loads("?")
     assert re.search(r"\(tests/unit/test_util\.py:\d+\)$", describe_error(decoded.value))
@@ -172,16 +198,22 @@ def test_unexpected_error_has_its_place() -> None:
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        pytest.param("model.name=${oc.env:OPENAI_API_KEY}", "model.name reads $OPENAI_API_KEY", id="variable"),
         pytest.param(
-            "model.name='a ${oc.env:OPENAI_API_KEY,none}'", "model.name reads $OPENAI_API_KEY", id="variable in a text"
+            "model.name=${oc.env:OPENAI_API_KEY}", "model.name reads $OPENAI_API_KEY", id="variable"
+        ),
+        pytest.param(
+            "model.name='a ${oc.env:OPENAI_API_KEY,none}'",
+            "model.name reads $OPENAI_API_KEY",
+            id="variable in a text",
         ),
         pytest.param(
             "model.name='${oc.decode:${oc.env:OPENAI_API_KEY}}'",
             "model.name reads $OPENAI_API_KEY",
             id="decoded variable",
         ),
-        pytest.param(f"run_name='{SECRET}'", "run_name holds the value of $OPENAI_API_KEY", id="value"),
+        pytest.param(
+            f"run_name='{SECRET}'", "run_name holds the value of $OPENAI_API_KEY", id="value"
+        ),
         pytest.param(
             f"engine.extra_body={{user: '{SECRET}'}}",
             "engine.extra_body.user holds the value of $OPENAI_API_KEY",
@@ -209,7 +241,9 @@ def test_unexpected_error_has_its_place() -> None:
         ),
     ],
 )
-def test_secret_as_a_value_is_rejected(monkeypatch: pytest.MonkeyPatch, override: str, says: str) -> None:
+def test_secret_as_a_value_is_rejected(
+    monkeypatch: pytest.MonkeyPatch, override: str, says: str
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     monkeypatch.setenv("MY_SERVER", "0wn-variable-of-a-server")
     with pytest.raises(ConfigError) as refused:
@@ -230,7 +264,9 @@ def served(tmp_path: Path, *options: str, **environment: str) -> tuple[list[str]
     program.chmod(0o700)
     variables = {name: value for name, value in os.environ.items() if name != "VLLM_API_KEY"}
     variables |= {"PYTHON": str(program), **environment}
-    ran = subprocess.run([*SERVE, *options], env=variables, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [*SERVE, *options], env=variables, capture_output=True, text=True, check=True
+    )
     return ran.stdout.splitlines(), ran.stderr
 
 
@@ -244,13 +280,17 @@ def test_server_is_local_and_hides_its_key(tmp_path: Path) -> None:
     assert served(tmp_path)[0][0] != key
 
 
-@pytest.mark.parametrize(("variable", "line"), [("s3cret", "key=s3cret"), ("", "key=none")], ids=["own key", "no key"])
+@pytest.mark.parametrize(
+    ("variable", "line"), [("s3cret", "key=s3cret"), ("", "key=none")], ids=["own key", "no key"]
+)
 def test_own_key_of_a_server_is_not_shown(variable: str, line: str, tmp_path: Path) -> None:
     (own, *_), output = served(tmp_path, VLLM_API_KEY=variable)
     assert (own, output) == (line, "")
 
 
-@pytest.mark.parametrize("option", [["--api-key", SECRET], [f"--api-key={SECRET}"]], ids=["two words", "one word"])
+@pytest.mark.parametrize(
+    "option", [["--api-key", SECRET], [f"--api-key={SECRET}"]], ids=["two words", "one word"]
+)
 def test_key_on_the_command_line_is_rejected(option: list[str]) -> None:
     process = subprocess.run([*SERVE, *option], capture_output=True, text=True, check=False)
     assert process.returncode == 2
@@ -290,7 +330,9 @@ def test_file_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     with subprocess.Popen(["true"]) as ended:
         pass
     start = f"report[1].html.{socket.gethostname()}-"
-    left, running, other = (tmp_path / f"{start}{process}.new" for process in (ended.pid, os.getppid(), "x"))
+    left, running, other = (
+        tmp_path / f"{start}{process}.new" for process in (ended.pid, os.getppid(), "x")
+    )
     for file in (left, running, other):
         file.write_text("half")
     fs.replace_file(tmp_path / "report[1].html", "complete")

@@ -14,7 +14,14 @@ import pytest
 from kgqa.calls import Generate
 from kgqa.datasets.verified import load_flagged
 from kgqa.errors import DataError
-from kgqa.methods.verify import GROUPS_SCHEMA, TRIPLES_SCHEMA, Verify, path_schema, read_lists, read_path
+from kgqa.methods.verify import (
+    GROUPS_SCHEMA,
+    TRIPLES_SCHEMA,
+    Verify,
+    path_schema,
+    read_lists,
+    read_path,
+)
 from kgqa.testing import drive
 from kgqa.types import Answer, Passage, Question
 from tests.composed import built_method
@@ -23,7 +30,9 @@ from tests.method_world import World
 FILM = Passage.of("Parasite", "Parasite is a film by Bong. He was born in Daegu.")
 TOWN = Passage.of("Bong", "Bong Joon-ho is a director.")
 OTHER = Passage.of("Cake", "A cake.")
-QUESTION = Question("q", "Where was its maker born?", ("Daegu",), (FILM, OTHER, TOWN), frozenset({FILM.id, TOWN.id}))
+QUESTION = Question(
+    "q", "Where was its maker born?", ("Daegu",), (FILM, OTHER, TOWN), frozenset({FILM.id, TOWN.id})
+)
 MADE, BORN = ["Parasite", "directed_by", "Bong"], ["Bong Joon-ho", "born_in", "Daegu"]
 LONG = ["Bong", "said", "x" * 101]
 VALID = {"is_valid": True, "reasoning_path": [MADE], "explanation": "By its director."}
@@ -39,7 +48,9 @@ class Verifier(World):
         defaults: dict[str, Sequence[object]] = {
             "triples": [{"triples": [MADE]}], "glean": [NO_TRIPLES], "resolve": [{"groups": []}], "path": [VALID]
         }  # fmt: skip
-        self.waiting = {f"verify/{name}": list(listed) for name, listed in {**defaults, **replies}.items()}
+        self.waiting = {
+            f"verify/{name}": list(listed) for name, listed in {**defaults, **replies}.items()
+        }
 
     def write(self, call: Generate) -> str:
         waiting = self.waiting[call.prompt.name]
@@ -59,7 +70,9 @@ def _verdict(answer: Answer) -> str:
 
 
 def test_literals_are_not_merged_as_names() -> None:
-    verifier = Verifier(triples=[{"triples": [MADE, LONG]}], resolve=[{"groups": [["Bong", "x" * 101]]}])
+    verifier = Verifier(
+        triples=[{"triples": [MADE, LONG]}], resolve=[{"groups": [["Bong", "x" * 101]]}]
+    )
     assert _verify(verifier).notes["groups"] == ()
     names = verifier.prompts("verify/resolve")[0].partition("Triples:")[0]
     assert ('"Bong"' in names, "x" * 101 in names) == (True, False)
@@ -81,7 +94,10 @@ def test_names_of_one_entity_are_merged_in_the_graph() -> None:
     assert answer.notes["groups"] == (("Bong Joon-ho", "Bong"),)
     prompt = verifier.prompts("verify/path")[0]
     assert '["Parasite", "directed_by", "Bong Joon-ho"]' in prompt
-    assert (prompt.count('["Bong Joon-ho", "born_in", "Daegu"]'), answer.figures["names_merged"]) == (1, 1)
+    assert (
+        prompt.count('["Bong Joon-ho", "born_in", "Daegu"]'),
+        answer.figures["names_merged"],
+    ) == (1, 1)
 
 
 def test_gleaning_stops_without_new_triples() -> None:
@@ -96,8 +112,17 @@ def test_gleaning_stops_without_new_triples() -> None:
 
 def test_valid_question_has_a_path_and_no_graph() -> None:
     answer = _verify(Verifier())
-    notes = {"verdict": "valid", "groups": (), "path": (tuple(MADE),), "explanation": "By its director."}
-    assert (_verdict(answer), answer.notes, answer.figures["triples_in_path"]) == ("valid", notes, 1)
+    notes = {
+        "verdict": "valid",
+        "groups": (),
+        "path": (tuple(MADE),),
+        "explanation": "By its director.",
+    }
+    assert (_verdict(answer), answer.notes, answer.figures["triples_in_path"]) == (
+        "valid",
+        notes,
+        1,
+    )
 
 
 def test_noise_shows_the_graph_without_a_path() -> None:
@@ -117,7 +142,9 @@ def test_unreadable_paths_can_count_as_noise() -> None:
 
 def test_question_without_gold_passage_makes_no_calls() -> None:
     verifier = Verifier()
-    answer = _verify(verifier, replace(QUESTION, support=frozenset({"elsewhere"})), "unparsable=noise")
+    answer = _verify(
+        verifier, replace(QUESTION, support=frozenset({"elsewhere"})), "unparsable=noise"
+    )
     assert verifier.calls == []
     assert answer.flags == {"unverified": 1, "no_gold_passage": 1, "missing_passage": 1}
 
@@ -127,7 +154,9 @@ def test_question_without_gold_passage_makes_no_calls() -> None:
     [
         pytest.param(NO_TRIPLES, (), "noise", id="no fact"),
         pytest.param("There are none.", (), "unverified", id="unreadable"),
-        pytest.param("There are none.", ("unparsable=noise",), "noise", id="unreadable counts as noise"),
+        pytest.param(
+            "There are none.", ("unparsable=noise",), "noise", id="unreadable counts as noise"
+        ),
     ],
 )
 def test_empty_graph_needs_no_path(reply: object, overrides: tuple[str, ...], verdict: str) -> None:
@@ -137,7 +166,9 @@ def test_empty_graph_needs_no_path(reply: object, overrides: tuple[str, ...], ve
 
 
 def _question(number: int, *answers: str, gold: bool = True) -> Question:
-    return Question(f"q{number}", f"What is  {number}?", answers, support=frozenset({"p"} if gold else ()))
+    return Question(
+        f"q{number}", f"What is  {number}?", answers, support=frozenset({"p"} if gold else ())
+    )
 
 
 def _by_list(*texts: str) -> Verify:
@@ -151,8 +182,13 @@ def test_list_of_flagged_questions_needs_no_model(tmp_path: Path) -> None:
     assert load_flagged(str(file)) == frozenset({"What is 1?", "What is 7?"})
     method, questions = _by_list("What is 1?", "What is 7?"), [_question(1, "a"), _question(2, "b")]
     answers = [drive(method.answer(question), World()) for question in questions]
-    assert (method.uses, [_verdict(answer) for answer in answers]) == (frozenset(), ["noise", "valid"])
-    assert [*method.check(questions)] == ["wrong.txt: 1 of 2 lines match no question: What is 7?, …"]
+    assert (method.uses, [_verdict(answer) for answer in answers]) == (
+        frozenset(),
+        ["noise", "valid"],
+    )
+    assert [*method.check(questions)] == [
+        "wrong.txt: 1 of 2 lines match no question: What is 7?, …"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -170,21 +206,38 @@ def test_list_that_cannot_be_read_is_rejected(tmp_path: Path, content: bytes, me
 
 
 def test_folder_is_no_list(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"Is a directory\. Name a UTF-8 file with one question per line"):
+    with pytest.raises(
+        DataError, match=r"Is a directory\. Name a UTF-8 file with one question per line"
+    ):
         load_flagged(str(tmp_path))
 
 
 @pytest.mark.parametrize(
     ("method", "question", "message"),
     [
-        pytest.param(_by_list("Why?"), _question(1, "a"), "none of its 1 questions is in the dataset", id="list"),
-        pytest.param(built_method("verify"), _question(1), "question q1: it has no gold answer", id="no answer"),
         pytest.param(
-            built_method("verify"), _question(1, "yes", gold=False), "no question names its gold passages", id="no gold"
+            _by_list("Why?"),
+            _question(1, "a"),
+            "none of its 1 questions is in the dataset",
+            id="list",
+        ),
+        pytest.param(
+            built_method("verify"),
+            _question(1),
+            "question q1: it has no gold answer",
+            id="no answer",
+        ),
+        pytest.param(
+            built_method("verify"),
+            _question(1, "yes", gold=False),
+            "no question names its gold passages",
+            id="no gold",
         ),
     ],
 )
-def test_dataset_that_cannot_be_verified_is_rejected(method: Any, question: Question, message: str) -> None:
+def test_dataset_that_cannot_be_verified_is_rejected(
+    method: Any, question: Question, message: str
+) -> None:
     with pytest.raises(DataError, match=message):
         list(method.check([question]))
 
@@ -196,14 +249,22 @@ A, B = ("Ann", "born_in", "Elm"), ("Elm", "in", "Ash")
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
-        pytest.param('{"triples": [["Ann", "born_in", "Elm"], ["Elm", "in", "Ash"]]}', ((A, B), 0, True), id="object"),
+        pytest.param(
+            '{"triples": [["Ann", "born_in", "Elm"], ["Elm", "in", "Ash"]]}',
+            ((A, B), 0, True),
+            id="object",
+        ),
         pytest.param(
             'Here [1]:\n```json\n[\n  ["Ann", "born_in", "Elm"],\n  ["Elm",  "in", " Ash "]\n]\n```',
             ((A, B), 0, True),
             id="code block",
         ),
         # cut
-        pytest.param('{"triples": [["Ann", "born_in", "Elm"], ["Elm", "in", "As', ((A,), 0, False), id="truncated"),
+        pytest.param(
+            '{"triples": [["Ann", "born_in", "Elm"], ["Elm", "in", "As',
+            ((A,), 0, False),
+            id="truncated",
+        ),
         # cut
         pytest.param(
             '[["Ann", "born_in", "Elm"], ["Ann", "born_in"], ["", "b", "c"], ["a", "b", null], 7, {}]',
@@ -241,7 +302,10 @@ def test_groups_and_paths_are_read() -> None:
     assert groups == ((("USA", "U.S.", "United States"), ("a", "b")), 1, True)
     reply = '"reasoning_path": [["Ann", "born_in", "Elm"], "Elm"], "explanation": " by\\nbirth "'
     reply = f'So: {{"is_valid": "True", {reply}}}.'
-    assert (read_path(reply), read_path('{"is_valid": false}')) == ((True, (A,), "by birth", 1), (False, (), "", 0))
+    assert (read_path(reply), read_path('{"is_valid": false}')) == (
+        (True, (A,), "by birth", 1),
+        (False, (), "", 0),
+    )
 
 
 @pytest.mark.parametrize(

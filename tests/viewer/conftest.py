@@ -29,16 +29,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for paragraph in hostile["paragraphs"]:
         paragraph["title"] += SCRIPT
         paragraph["paragraph_text"] += SCRIPT
-    (base / "questions.jsonl").write_text("\n".join([json.dumps(hostile), *others]), encoding="utf-8")
+    (base / "questions.jsonl").write_text(
+        "\n".join([json.dumps(hostile), *others]), encoding="utf-8"
+    )
     towns = ("In which town was the architect", f"Pellery {SCRIPT}")
-    ruled = write_rules([("Which bridge was opened first", "the Candle Bridge"), towns], base / "rules.jsonl")
+    ruled = write_rules(
+        [("Which bridge was opened first", "the Candle Bridge"), towns], base / "rules.jsonl"
+    )
     asked = ("dataset=musique", f"dataset.path={base / 'questions.jsonl'}", *QUICK)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(base)
         patch.delenv("KGQA_CACHE", raising=False)
         assert main(["run", "method=trace", *asked]) == 0
         assert main(["run", "method=no_context", *asked, ruled]) == 0
-        words = ("method=no_context", "method.max_answer_tokens=3,1,2", "dataset=demo", "limit=2", *QUICK)
+        words = (
+            "method=no_context",
+            "method.max_answer_tokens=3,1,2",
+            "dataset=demo",
+            "limit=2",
+            *QUICK,
+        )
         assert main(["run", "-m", *words, "sweep.name=lengths"]) == 0
     return base
 

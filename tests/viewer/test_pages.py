@@ -35,9 +35,13 @@ from tests.viewer.viewing import Viewing
 
 def row(name: str, em: float | None = None, kind: str = "run", **settings: str) -> Row:
     figures = (
-        {} if em is None else {"EM": Measured(em, em - 1, em + 1), "tokens / question": Measured(1234, None, None)}
+        {}
+        if em is None
+        else {"EM": Measured(em, em - 1, em + 1), "tokens / question": Measured(1234, None, None)}
     )
-    return Row(name, Path(name), kind, name, "done", 0.0, "bee", "trace", "tiny", 12, figures, settings)
+    return Row(
+        name, Path(name), kind, name, "done", 0.0, "bee", "trace", "tiny", 12, figures, settings
+    )
 
 
 ROWS = [row("one", 40.0, beam="5"), row("two", 50.5, beam="10"), row("lengths", kind="sweep")]
@@ -63,9 +67,16 @@ def test_texts_bars_and_points_of_runs() -> None:
     assert str(Measured(0.012345678, None, None)) == "0.0123"
     assert (ROWS[2].text("EM"), ROWS[0].text("questions")) == ("", "12")
     assert table.differing_settings(ROWS) == ["beam"]
-    runs = [replace(each, settings={**each.settings, "engine.base_url": each.name}) for each in ROWS[:2]]
+    runs = [
+        replace(each, settings={**each.settings, "engine.base_url": each.name}) for each in ROWS[:2]
+    ]
     titles = table.titles_of([*runs, replace(row("far", beam="7"), dataset="wasp"), ROWS[2]])
-    assert titles == {"one": "trace · beam 5", "two": "trace · beam 10", "far": "trace", "lengths": "sweep lengths"}
+    assert titles == {
+        "one": "trace · beam 5",
+        "two": "trace · beam 10",
+        "far": "trace",
+        "lengths": "sweep lengths",
+    }
     far = replace(row("<far>", 10.0), dataset="wasp<i>", method="<b>")
     picture = table.draw_plots([*ROWS, far], "tokens / question", "EM")
     plots = {key: (svg(bars), svg(points)) for key, (bars, points) in picture.items()}
@@ -73,7 +84,10 @@ def test_texts_bars_and_points_of_runs() -> None:
     bars, points = plots["bee"]
     assert len(re.findall(r"<circle", points)) == 2
     assert "EM against tokens / question" in points
-    assert [name for name in ("beam 5", "beam 10", "lengths") if f">trace · {name}<" in points] == ["beam 5", "beam 10"]
+    assert [name for name in ("beam 5", "beam 10", "lengths") if f">trace · {name}<" in points] == [
+        "beam 5",
+        "beam 10",
+    ]
     assert re.findall(r'text-anchor="end">([^<]*)<', bars) == ["trace · beam 10", "trace · beam 5"]
     assert re.findall(r'text-anchor="end">([^<]*)<', plots["wasp<i>"][0]) == ["&lt;b&gt;"]
     assert table.draw_plots(ROWS[2:], "tokens / question", "EM") == {}
@@ -81,7 +95,10 @@ def test_texts_bars_and_points_of_runs() -> None:
     assert failed.mark == ("! 3 failed", "wrong")
     assert replace(ROWS[0], trouble="metrics.json: no JSON").mark == ("! damaged", "wrong")
     assert ROWS[0].mark == ("✓ done", "right")
-    assert replace(ROWS[2], status="not finished", cells="1 of 3 cells").mark == ("○ 1 of 3 cells", "hint")
+    assert replace(ROWS[2], status="not finished", cells="1 of 3 cells").mark == (
+        "○ 1 of 3 cells",
+        "hint",
+    )
 
 
 def test_table_shows_figures_settings_and_the_sweep(viewing: Viewing, keys: dict[str, str]) -> None:
@@ -93,7 +110,9 @@ def test_table_shows_figures_settings_and_the_sweep(viewing: Viewing, keys: dict
     at = classes.index("sweep")
     assert classes[at : at + 4] == ["sweep", "of-sweep", "of-sweep", "of-sweep"]
     assert classes.count("of-sweep") == 3
-    assert keys_of(viewing.get("/?filter=dataset%3Dmusique+method%3Dno_context")) == [keys["no_context"]]
+    assert keys_of(viewing.get("/?filter=dataset%3Dmusique+method%3Dno_context")) == [
+        keys["no_context"]
+    ]
     assert keys_of(viewing.get("/?sort=-EM"))[0] == keys["no_context"]
     assert len(keys_of(viewing.get("/?filter=method.max_answer_tokens%3D2+dataset%3Ddemo"))) == 1
     assert keys_of(viewing.get("/?from=5")) == keys_of(page)[5:]
@@ -122,7 +141,9 @@ def test_row_is_read_again_only_when_its_files_change(folder: Path, tmp_path: Pa
     assert find_row(root, run.key).figures == run.figures
 
 
-def test_damaged_trace_is_an_error_with_its_place(folder: Path, keys: dict[str, str], tmp_path: Path) -> None:
+def test_damaged_trace_is_an_error_with_its_place(
+    folder: Path, keys: dict[str, str], tmp_path: Path
+) -> None:
     whole = (folder / "outputs" / keys["trace"] / TRACE).read_bytes()
     starts = [at for at, _ in read_frames(folder / "outputs" / keys["trace"])]
     (tmp_path / TRACE).write_bytes(whole[: starts[2]] + b"no frame" + whole[starts[2] :])
@@ -134,31 +155,52 @@ def test_answers_side_by_side(viewing: Viewing, keys: dict[str, str]) -> None:
     both = urlencode([("run", keys["trace"]), ("run", keys["no_context"])])
 
     def count(**query: str) -> int:
-        return len(re.findall('<tr><th scope="row">(?!<)', viewing.get(f"/compare?{both}&{urlencode(query)}")))
+        return len(
+            re.findall(
+                '<tr><th scope="row">(?!<)', viewing.get(f"/compare?{both}&{urlencode(query)}")
+            )
+        )
 
     flipped = viewing.get(f"/compare?{both}&which=flipped")
     assert "Which bridge was opened first" in flipped
     assert "EM A − B = −8.3 (p = 1.000)" in flipped
     assert "✓ the Candle Bridge" in flipped
     assert (count(), count(which="flipped"), count(search="bridge OPENED first")) == (12, 1, 1)
-    small = next(key for key in keys_of(viewing.get("/?filter=dataset%3Ddemo")) if key.startswith("demo/"))
+    small = next(
+        key for key in keys_of(viewing.get("/?filter=dataset%3Ddemo")) if key.startswith("demo/")
+    )
     page = viewing.get(f"/compare?{urlencode([('run', keys['trace']), ('run', small)])}")
     assert page.count("not in this run") == 11
     assert "Choose 2 to 6 runs" in viewing.error(f"/compare?run={keys['trace']}")
-    assert "Choose a finished run" in viewing.error(f"/compare?run={keys['trace']}&run=sweeps/lengths")
+    assert "Choose a finished run" in viewing.error(
+        f"/compare?run={keys['trace']}&run=sweeps/lengths"
+    )
     assert "no run in" in viewing.error("/run/no/such/run/here")
 
 
-def test_pages_of_runs_and_questions_are_sandboxed(viewing: Viewing, keys: dict[str, str], folder: Path) -> None:
+def test_pages_of_runs_and_questions_are_sandboxed(
+    viewing: Viewing, keys: dict[str, str], folder: Path
+) -> None:
     cookie = {"Cookie": viewing.cookie}
     response, text = viewing.ask(f"/run/{keys['trace']}", cookie)
     assert text == (folder / "outputs" / keys["trace"] / "report.html").read_text(encoding="utf-8")
-    policy = dict(part.split(" ", 1) for part in (response.getheader("content-security-policy") or "").split("; "))
+    policy = dict(
+        part.split(" ", 1)
+        for part in (response.getheader("content-security-policy") or "").split("; ")
+    )
     (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
-    assert f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" in policy["script-src"].split()
-    assert (policy["sandbox"], policy["default-src"]) == ("allow-scripts allow-downloads allow-popups", "'none'")
+    assert (
+        f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
+        in policy["script-src"].split()
+    )
+    assert (policy["sandbox"], policy["default-src"]) == (
+        "allow-scripts allow-downloads allow-popups",
+        "'none'",
+    )
     assert "unsafe" not in " ".join(policy.values())
-    response, text = viewing.ask(f"/question/{keys['no_context']}?id={quote(HOSTILE, safe='')}", cookie)
+    response, text = viewing.ask(
+        f"/question/{keys['no_context']}?id={quote(HOSTILE, safe='')}", cookie
+    )
     assert (response.getheader("content-security-policy") or "").startswith("sandbox")
     assert SCRIPT not in text
     assert SCRIPT in unescape(text)
@@ -167,7 +209,13 @@ def test_pages_of_runs_and_questions_are_sandboxed(viewing: Viewing, keys: dict[
 
 def test_running_work_is_shown(folder: Path, viewing: Viewing) -> None:
     assert viewing.get("/work").strip() == ""
-    work: Any = {"what": "run", "folder": "outputs/a/b/c/d", "command": "kgqa run", "stage": "questions", "pid": 1}
+    work: Any = {
+        "what": "run",
+        "folder": "outputs/a/b/c/d",
+        "command": "kgqa run",
+        "stage": "questions",
+        "pid": 1,
+    }
     now = time.time()
     beat = Heartbeat(**work, host=socket.gethostname(), started=now, updated=now, ended=3, count=9)
     file = folder / "outputs/.running/other.json"
@@ -195,15 +243,27 @@ def test_requests_without_the_token_are_rejected(viewing: Viewing) -> None:
         assert not response.getheader("set-cookie")
     response, _ = viewing.ask(viewing.address.partition(f"{viewing.port}")[2], {})
     assert response.status == 200
-    assert response.getheader("set-cookie") == f"{viewing.cookie}; Path=/; HttpOnly; SameSite=Strict"
+    assert (
+        response.getheader("set-cookie") == f"{viewing.cookie}; Path=/; HttpOnly; SameSite=Strict"
+    )
     assert viewing.ask("/", {"Cookie": viewing.cookie})[0].status == 200
 
 
 def test_other_hosts_and_sites_cannot_read_or_change(viewing: Viewing) -> None:
     """DNS rebinding: a page's own name that suddenly points here; its browser would send it the cookie's answer."""
-    for host in ("evil.example", f"evil.example:{viewing.port}", "127.0.0.1", f"127.0.0.1:{viewing.port}.evil.example"):
+    for host in (
+        "evil.example",
+        f"evil.example:{viewing.port}",
+        "127.0.0.1",
+        f"127.0.0.1:{viewing.port}.evil.example",
+    ):
         assert viewing.ask("/work", {"Cookie": viewing.cookie, "Host": host})[0].status == 403
-    assert viewing.ask("/work", {"Cookie": viewing.cookie, "Host": f"localhost:{viewing.port}"})[0].status == 200
+    assert (
+        viewing.ask("/work", {"Cookie": viewing.cookie, "Host": f"localhost:{viewing.port}"})[
+            0
+        ].status
+        == 200
+    )
     mine = {"Cookie": viewing.cookie}
     assert viewing.ask("/work", mine | {"Origin": "http://evil.example"})[0].status == 403
     other_name = mine | {"Origin": f"http://localhost:{viewing.port}"}
@@ -224,7 +284,12 @@ def test_every_reply_forbids_inline_scripts(viewing: Viewing, keys: dict[str, st
 
 
 def test_other_files_are_not_served(viewing: Viewing) -> None:
-    for path in ("/assets/../guard.py", "/assets/%2e%2e%2fguard.py", "/run/../../../etc/passwd", "/run/%2e%2e/x"):
+    for path in (
+        "/assets/../guard.py",
+        "/assets/%2e%2e%2fguard.py",
+        "/run/../../../etc/passwd",
+        "/run/%2e%2e/x",
+    ):
         response, text = viewing.ask(path, {"Cookie": viewing.cookie})
         assert response.status in (400, 404)
         assert "root:" not in text
@@ -241,7 +306,9 @@ def test_start_error_is_one_line(
     outputs, nowhere = str(folder / "outputs"), str(folder / "nowhere")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        assert f"kgqa: --port {port}: Address already in use. Use another" in view(outputs, "--port", str(port))
+        assert f"kgqa: --port {port}: Address already in use. Use another" in view(
+            outputs, "--port", str(port)
+        )
     assert f"{nowhere}: no such folder" in view(nowhere)
     assert "must be from 0 to 65535" in view("--port", "70000")
 

@@ -33,7 +33,9 @@ def browser(chromium: Browser) -> Iterator[Browser]:
 
 
 def wait_for_question(browser: Browser, text: str) -> None:
-    browser.wait(f"(document.querySelector('#question h2')?.textContent ?? '').includes({json.dumps(text)})")
+    browser.wait(
+        f"(document.querySelector('#question h2')?.textContent ?? '').includes({json.dumps(text)})"
+    )
 
 
 def list_ids(browser: Browser) -> list[str]:
@@ -47,7 +49,9 @@ def test_tables_sort_and_filters_select_questions(browser: Browser, page: Path) 
     assert browser.value("byId('explorer').hidden")
     column = "[...[...document.querySelectorAll('section')].find((s) => s.textContent.includes('By hops')).querySelectorAll('tbody th')].map((c) => c.textContent)"  # noqa: E501
     assert browser.value(column) == ["2", "3", "4"]
-    click = "[...document.querySelectorAll('th button')].find((b) => b.textContent === 'hops').click()"
+    click = (
+        "[...document.querySelectorAll('th button')].find((b) => b.textContent === 'hops').click()"
+    )
     browser.value(click)
     browser.value(click)
     assert browser.value(column) == ["4", "3", "2"]
@@ -70,12 +74,22 @@ def test_wrong_question_opens_with_its_complete_trace(browser: Browser, page: Pa
     wait_for_question(browser, "Which bridge was opened first")
     assert browser.value("location.hash") == "#q=2hop__demo_02"
     text = browser.value("byId('question').textContent")
-    for part in ("gold", "Candle Bridge", "chains", "log-probability", "passages (8)", "reader/answer", "used 1"):
+    for part in (
+        "gold",
+        "Candle Bridge",
+        "chains",
+        "log-probability",
+        "passages (8)",
+        "reader/answer",
+        "used 1",
+    ):
         assert part in text
     browser.open(page, f"#q={SECOND}&call=2.0.1")
     browser.wait("document.querySelectorAll('[data-call][open]').length === 1")
     assert browser.value("document.querySelector('[data-call][open]').dataset.call") == "2.0.1"
-    assert "#q=2hop__demo_02&call=2.0.1" in browser.value("document.querySelector('[open] .take a').href")
+    assert "#q=2hop__demo_02&call=2.0.1" in browser.value(
+        "document.querySelector('[open] .take a').href"
+    )
     browser.press("k")
     wait_for_question(browser, "In which town was the architect")
     browser.press("Escape")
@@ -88,37 +102,52 @@ def test_pictures_of_walks_and_chains(browser: Browser, page: Path) -> None:
     """A walk has only the ways to gold passages; the chain with the answer opens as one line."""
     browser.open(page)
     steps = [{"path": ["b"], "chosen": ["d", "x"]}, {"path": ["b", "d"], "chosen": ["gold"]}]
-    seeds, walked = browser.value(f"walksTo(new Set(['gold', 'a']), ['a', 'b', 'e'], {json.dumps(steps)})")
+    seeds, walked = browser.value(
+        f"walksTo(new Set(['gold', 'a']), ['a', 'b', 'e'], {json.dumps(steps)})"
+    )
     assert seeds == ["a", "b"]
     assert [(step["start"], step["chosen"]) for step in walked] == [("b", ["d"]), ("d", ["gold"])]
     other = [["Candle Bridge", "opened in", "1889", "p"]]
     chains = [{"score": -1.0, "ended": True, "triples": each} for each in ([], other, PELLERY)]
-    browser.value(f"{{ byId('question').replaceChildren(noteView({json.dumps(chains)}, new Map(), 'pellery')) }}")
-    opened = browser.value("[...document.querySelectorAll('#question details')].map((each) => each.open)")
+    browser.value(
+        f"{{ byId('question').replaceChildren(noteView({json.dumps(chains)}, new Map(), 'pellery')) }}"
+    )
+    opened = browser.value(
+        "[...document.querySelectorAll('#question details')].map((each) => each.open)"
+    )
     assert opened == [False, False, True]
     boxes = browser.value(
         "[...document.querySelectorAll('#question .box')].map((each) => each.querySelector('text').textContent)"
     )
     assert sorted(boxes) == ["Candle Bridge", "Pellery", "the architect Ilse Ravenholt"]
-    assert browser.value("document.querySelector('#question .box.answer text').textContent") == "Pellery"
+    assert (
+        browser.value("document.querySelector('#question .box.answer text').textContent")
+        == "Pellery"
+    )
     for longer, shorter, same in [
         ("the architect Ilse Ravenholt", "Ilse Ravenholt", True), ("candle bridge", "Candle Bridge", True),
         ("New York", "York", False), ("the university of Paris", "Paris", False), ("Paris Hilton", "Paris", False),
     ]:  # fmt: skip
-        assert browser.value(f"isDescriptionOf({json.dumps(longer)}, {json.dumps(shorter)})") == same
+        assert (
+            browser.value(f"isDescriptionOf({json.dumps(longer)}, {json.dumps(shorter)})") == same
+        )
 
 
 def test_a_script_in_a_passage_stays_text(browser: Browser, page: Path) -> None:
     browser.open(page, f"#q={quote(HOSTILE, safe='')}")
     wait_for_question(browser, SCRIPT)
-    browser.value("{ for (const each of document.querySelectorAll('#question details')) each.open = true }")
+    browser.value(
+        "{ for (const each of document.querySelectorAll('#question details')) each.open = true }"
+    )
     browser.wait("document.querySelectorAll('#question details pre').length > 10")
     assert browser.value("byId('question').textContent").count(SCRIPT) > 10
     assert browser.value("document.querySelectorAll('#explorer script, #explorer img').length") == 0
 
 
 def chosen(browser: Browser, value: str, control: str = "outcome") -> list[str]:
-    browser.value(f"{{ const box = byId('{control}'); box.value = '{value}'; box.dispatchEvent(new Event('input')) }}")
+    browser.value(
+        f"{{ const box = byId('{control}'); box.value = '{value}'; box.dispatchEvent(new Event('input')) }}"
+    )
     return list_ids(browser)
 
 
@@ -143,4 +172,7 @@ def test_questions_are_sorted_and_downloaded(browser: Browser, page: Path, tmp_p
         lines = list(csv.DictReader(file))
     assert [line["question_id"] for line in lines] == ids
     assert [int(line["model_calls"]) for line in lines] == calls
-    assert browser.value("csvCell('=1+1') + csvCell('-1.5') + csvCell('a,\"b\"')") == '\'=1+1-1.5"a,""b"""'
+    assert (
+        browser.value("csvCell('=1+1') + csvCell('-1.5') + csvCell('a,\"b\"')")
+        == '\'=1+1-1.5"a,""b"""'
+    )

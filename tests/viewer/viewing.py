@@ -24,7 +24,9 @@ class Viewing:
     @classmethod
     def start(cls, folder: Path, *arguments: str) -> Viewing:
         command = [sys.executable, "-m", "kgqa", "view", "--no-browser", "--port", "0", *arguments]
-        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         assert process.stdout
         address = process.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:"), process.communicate(timeout=10)
@@ -45,7 +47,9 @@ class Viewing:
         (token,) = parse_qs(urlsplit(self.address).query)["token"]
         return f"kgqa_view_{self.port}={token}"
 
-    def ask(self, path: str, headers: dict[str, str], method: str = "GET", body: str = "") -> tuple[HTTPResponse, str]:
+    def ask(
+        self, path: str, headers: dict[str, str], method: str = "GET", body: str = ""
+    ) -> tuple[HTTPResponse, str]:
         """As any program on this machine could."""
         with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             host = {"Host": f"127.0.0.1:{self.port}", **headers}
@@ -70,4 +74,6 @@ class Viewing:
 
 
 def _alarm(page: str) -> str:
-    return unescape("".join(re.findall(r'<p class="alarm" role="alert">(.*?)</p>', page, re.DOTALL)))
+    return unescape(
+        "".join(re.findall(r'<p class="alarm" role="alert">(.*?)</p>', page, re.DOTALL))
+    )

@@ -31,11 +31,17 @@ class ServerAccess:
 
     base_url: Annotated[
         str | None,
-        Setting("Address, e.g. http://127.0.0.1:8000/v1. null: $OPENAI_BASE_URL, otherwise https://api.openai.com/v1."),
+        Setting(
+            "Address, e.g. http://127.0.0.1:8000/v1. null: $OPENAI_BASE_URL, otherwise https://api.openai.com/v1."
+        ),
         NotIdentity("what it loads has the address, or the name of the deployment", reported=False),
     ] = None
     api_key_env: Annotated[
-        str, Setting("Name of the environment variable with the API key. If it is not set, no key is sent."), REACHING
+        str,
+        Setting(
+            "Name of the environment variable with the API key. If it is not set, no key is sent."
+        ),
+        REACHING,
     ] = "OPENAI_API_KEY"
     timeout: Annotated[Seconds, Setting("Timeout of one attempt in seconds."), REACHING] = 300.0
     retries: Annotated[
@@ -48,12 +54,16 @@ class ServerAccess:
     ] = 8
     backoff: Annotated[
         Seconds,
-        Setting("Seconds before the second attempt, doubled each time up to 16. Retry-After replaces it."),
+        Setting(
+            "Seconds before the second attempt, doubled each time up to 16. Retry-After replaces it."
+        ),
         REACHING,
     ] = 0.5
     server_timeout: Annotated[
         Seconds,
-        Setting("Seconds without any response, while all calls wait. Then the run stops with exit code 3."),
+        Setting(
+            "Seconds without any response, while all calls wait. Then the run stops with exit code 3."
+        ),
         REACHING,
     ] = 120.0
 
@@ -79,7 +89,9 @@ def find_address(base_url: str | None, key_variable: str, group: str = "engine")
     Messages do not repeat a name, password or query of the address, nor a wrong variable: they can be secrets.
     """
     if not re.fullmatch(r"[A-Z][A-Z0-9_]*", key_variable):
-        raise ConfigError(f"{group}.api_key_env: must be the NAME of an environment variable, in capitals")
+        raise ConfigError(
+            f"{group}.api_key_env: must be the NAME of an environment variable, in capitals"
+        )
     url = base_url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
     check_address(f"{group}.base_url" if base_url else f"${URL_VARIABLE}", url, key_variable)
     return url.rstrip("/")
@@ -94,7 +106,9 @@ def check_address(name: str, url: object, key_variable: str = "OPENAI_API_KEY") 
         # [::1 without its bracket, a port above 65535 or with letters
         raise ConfigError(f"{name}={url}: {ADDRESS}") from None
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ConfigError(f"{name} must not contain a user name, password or query. Put the key into ${key_variable}")
+        raise ConfigError(
+            f"{name} must not contain a user name, password or query. Put the key into ${key_variable}"
+        )
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ConfigError(f"{name}={url}: {ADDRESS}")
 
@@ -121,6 +135,8 @@ def _name_receiver(variable: str, scheme: str, host: str) -> None:
         return
     if scheme == "http":
         remedy = "Use an https address, or set api_key_env to the name of a variable without a key."
-        log.warning("warning: the key of $%s is sent to %s without encryption. %s", variable, host, remedy)
+        log.warning(
+            "warning: the key of $%s is sent to %s without encryption. %s", variable, host, remedy
+        )
     elif variable == "OPENAI_API_KEY":
         log.warning("The key of $%s is sent to %s. Another key: api_key_env=NAME", variable, host)

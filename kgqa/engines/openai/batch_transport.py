@@ -73,7 +73,9 @@ class OpenAIBatches:
 
     async def submit(self, wave: str, requests: Mapping[str, Json]) -> str:
         lines = [
-            json.dumps({"custom_id": name, "method": "POST", "url": f"{VERSION}{self._path}", "body": body})
+            json.dumps(
+                {"custom_id": name, "method": "POST", "url": f"{VERSION}{self._path}", "body": body}
+            )
             for name, body in requests.items()
         ]
         file = await self._upload(f"{wave}.jsonl", "\n".join(lines).encode())
@@ -93,7 +95,10 @@ class OpenAIBatches:
 
     async def find(self, wave: str, ids: frozenset[str], since: float) -> str | None:  # noqa: ARG002 - it has metadata
         listed = await self._exchange("GET", "/batches?limit=100")
-        names = {(each.get("metadata") or {}).get("kgqa_wave"): str(each["id"]) for each in listed["data"]}
+        names = {
+            (each.get("metadata") or {}).get("kgqa_wave"): str(each["id"])
+            for each in listed["data"]
+        }
         return names.get(wave)
 
     async def fetch(self, batch: str) -> Mapping[str, Outcome] | None:
@@ -107,7 +112,9 @@ class OpenAIBatches:
                 outcomes |= dict(_read_line(line) for line in content.splitlines() if line.strip())
         if state["status"] == "failed" and not outcomes:
             errors = (state.get("errors") or {}).get("data") or [{}]
-            raise EngineError(f"batch {batch} failed: {errors[0].get('message', 'no reason given')}")
+            raise EngineError(
+                f"batch {batch} failed: {errors[0].get('message', 'no reason given')}"
+            )
         return outcomes
 
     async def _upload(self, name: str, content: bytes) -> str:
@@ -116,13 +123,19 @@ class OpenAIBatches:
         file = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
         head = f"{purpose}{file}Content-Type: application/jsonl\r\n\r\n"
         form = head.encode() + content + f"\r\n--{BOUNDARY}--\r\n".encode()
-        uploaded = await self._exchange("POST", "/files", form, f"multipart/form-data; boundary={BOUNDARY}")
+        uploaded = await self._exchange(
+            "POST", "/files", form, f"multipart/form-data; boundary={BOUNDARY}"
+        )
         return str(uploaded["id"])
 
-    async def _exchange(self, method: str, path: str, content: bytes | None = None, kind: str = "") -> Json:
+    async def _exchange(
+        self, method: str, path: str, content: bytes | None = None, kind: str = ""
+    ) -> Json:
         return json.loads(await self._send(method, path, content, kind))
 
-    async def _send(self, method: str, path: str, content: bytes | None = None, kind: str = "", most: int = 0) -> bytes:
+    async def _send(
+        self, method: str, path: str, content: bytes | None = None, kind: str = "", most: int = 0
+    ) -> bytes:
         """Return the body of a successful response. A request that can be repeated is repeated."""
         transport, failures = self._transport, 0
         while True:
@@ -141,5 +154,7 @@ def _read_line(line: bytes) -> tuple[str, Outcome]:
     row = json.loads(line)
     response = row.get("response")
     if response is None:
-        return str(row["custom_id"]), Outcome(500, {"error": row.get("error") or {"message": "no response"}})
+        return str(row["custom_id"]), Outcome(
+            500, {"error": row.get("error") or {"message": "no response"}}
+        )
     return str(row["custom_id"]), Outcome(int(response["status_code"]), response["body"])

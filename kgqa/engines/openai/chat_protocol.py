@@ -23,16 +23,24 @@ class ChatProtocol(ServerProtocol):
         """Return whether reasoning comes before the reply. Before a choice only if nothing can turn it off."""
         if not self.thinking.budget:
             return False
-        return call.thoughts == "split" if isinstance(call, Generate) else self.connection.server == "hosted"
+        return (
+            call.thoughts == "split"
+            if isinstance(call, Generate)
+            else self.connection.server == "hosted"
+        )
 
-    async def send(self, call: ModelCall, settings: Mapping[str, Json], thinking: Thinking = NO_THINKING) -> Response:
+    async def send(
+        self, call: ModelCall, settings: Mapping[str, Json], thinking: Thinking = NO_THINKING
+    ) -> Response:
         """Return the response. Flags: "no_prefill" or "transcript_as_message", "as_chat" (a plain prompt)."""
         body = build_chat(call.prompt, self.connection.server, thinking)
         if isinstance(call, Generate) and call.logprobs is not None:
             settings = {**settings, "logprobs": True, "top_logprobs": call.logprobs}
         response = await self.connection.complete(CHAT, {**body, **settings})
         if call.prompt.prefill and "continue_final_message" not in body:
-            response.add_flags("transcript_as_message" if call.prompt.has_transcript else "no_prefill")
+            response.add_flags(
+                "transcript_as_message" if call.prompt.has_transcript else "no_prefill"
+            )
         if call.prompt.form == "completion":
             response.add_flags("as_chat")
         response.add_flags(*flag_control_text(call))
@@ -45,5 +53,7 @@ class ChatProtocol(ServerProtocol):
         lists = {"logprobs": True, "top_logprobs": 2 * len(call.options)}
         response = costs.add(await self.send(call, {**GREEDY, **lists}))
         entries = response.logprobs.first.top_logprobs or ()
-        listed = {entry.token: math.exp(entry.logprob) for entry in entries if entry.logprob is not None}
+        listed = {
+            entry.token: math.exp(entry.logprob) for entry in entries if entry.logprob is not None
+        }
         return score_texts(call.options, listed, costs)

@@ -68,7 +68,9 @@ class Connection:
                 if isinstance(properties, dict):
                     self.limiter.set_slots(properties.get("total_slots"))
                 if await self.transport.get("../lora-adapters"):
-                    raise ConfigError(f"{self.transport.url} applies adapters. Start it without --lora.")
+                    raise ConfigError(
+                        f"{self.transport.url} applies adapters. Start it without --lora."
+                    )
             self._is_checked = True
 
     async def complete(self, path: str, body: Mapping[str, Json]) -> Response:
@@ -84,7 +86,9 @@ class Connection:
             fitted = abilities.fit(request)
             read = partial(read_response, request=fitted)
             try:
-                response, seconds = await self.transport.post(path, fitted, read, partial(small_request, fitted))
+                response, seconds = await self.transport.post(
+                    path, fitted, read, partial(small_request, fitted)
+                )
             except EngineError as error:
                 error.charge(charged)
                 abilities = self._learn(abilities, error, fitted)
@@ -95,12 +99,18 @@ class Connection:
             attempts += 1
             if not response.invalid:
                 flags = (*abilities.flags(request), *response.reply.flags)
-                if self.names_model and isinstance(response.model, str) and response.model != self.model:
+                if (
+                    self.names_model
+                    and isinstance(response.model, str)
+                    and response.model != self.model
+                ):
                     flags += self._flag_other_name(response.model)
                 response.reply = replace(response.reply, usage=charged, flags=flags)
                 return response
             if attempts > retries:
-                unread = EngineError(f"the server sent {attempts} replies that cannot be read: {response.invalid}")
+                unread = EngineError(
+                    f"the server sent {attempts} replies that cannot be read: {response.invalid}"
+                )
                 unread.charge(charged)
                 raise unread
 
@@ -137,11 +147,17 @@ class Connection:
                 "or set its name there as served_name in conf/adapter."
             )
         if len(listed) == 1 and not is_listed:  # llama.cpp answers to any name
-            raise ConfigError(f"{url} serves {listed[0]['id']!r}, not {self.model!r}. Set engine.served_model.")
+            raise ConfigError(
+                f"{url} serves {listed[0]['id']!r}, not {self.model!r}. Set engine.served_model."
+            )
         base = names.get(self.model, self.model)
-        self.context = min(self.context, contexts.get(base) or contexts.get(self.served) or self.context)
+        self.context = min(
+            self.context, contexts.get(base) or contexts.get(self.served) or self.context
+        )
 
-    def _learn(self, abilities: Abilities, error: EngineError, request: Mapping[str, Json]) -> Abilities:
+    def _learn(
+        self, abilities: Abilities, error: EngineError, request: Mapping[str, Json]
+    ) -> Abilities:
         """Return abilities without what the server rejects. Raise the error if nothing can be omitted."""
         if not isinstance(error, Refused):
             raise error

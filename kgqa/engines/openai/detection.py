@@ -23,12 +23,19 @@ from kgqa.types import Json
 
 # Ollama truncates longer prompts without an error. This is its default, unless the model sets num_ctx.
 OLLAMA_CONTEXT = 4096
-CONTEXT_KEYS = ("max_model_len", "context_length", "context_window", "max_context_length")  # of a listed model
+CONTEXT_KEYS = (
+    "max_model_len",
+    "context_length",
+    "context_window",
+    "max_context_length",
+)  # of a listed model
 OWNERS = {"vllm": "vLLM", "llamacpp": "llama.cpp", "sglang": "SGLang"}  # `owned_by` of their models
 # users copy it with the address
 ENDPOINT = re.compile(r"(/chat)?/completions$|/models$")
 # what vendors add to a name: gpt-4o-2024-08-06, claude-3-5-sonnet-20241022, gpt-3.5-turbo-0125, gemini-2.0-flash-001
-VERSION = re.compile(r"[-@:](\d{4}-\d{2}-\d{2}|\d{8}|\d{3,4}|\d{2}-\d{2}|latest|(\d{4}-)?preview(-[\d-]+)?)$")
+VERSION = re.compile(
+    r"[-@:](\d{4}-\d{2}-\d{2}|\d{8}|\d{3,4}|\d{2}-\d{2}|latest|(\d{4}-)?preview(-[\d-]+)?)$"
+)
 TIMEOUT, BACKOFF = 10.0, 0.5
 # seconds: the cells of a sweep share one look, and a viewer sees a restarted server
 REMEMBERED = 60
@@ -64,7 +71,9 @@ def detect_server(url: str, key_variable: str, server_timeout: float) -> ServedM
     """
     if url == DEFAULT_URL:
         return ServedModels(url, "hosted", "OpenAI", {})
-    return _detect(url, find_key(key_variable, url), server_timeout, int(time.monotonic() / REMEMBERED))
+    return _detect(
+        url, find_key(key_variable, url), server_timeout, int(time.monotonic() / REMEMBERED)
+    )
 
 
 @lru_cache(maxsize=32)
@@ -103,11 +112,18 @@ async def _identify(server: Transport, listed: list[dict[str, Json]]) -> ServedM
     kind: Server = "hosted"
     software = ""
     owner = next((name for key, name in OWNERS.items() if key in owners), "")
-    if "vllm" in owners and await _fetch(server, "../tokenize", {"model": next(iter(contexts), ""), "prompt": "a"}):
-        kind, software = "vllm", f"vLLM {(await _fetch(server, '../version')).get('version', '')}".strip()
+    if "vllm" in owners and await _fetch(
+        server, "../tokenize", {"model": next(iter(contexts), ""), "prompt": "a"}
+    ):
+        kind, software = (
+            "vllm",
+            f"vLLM {(await _fetch(server, '../version')).get('version', '')}".strip(),
+        )
     elif "llamacpp" in owners and await _fetch(server, "../tokenize", {"content": "a"}):
         kind, software = "llamacpp", "llama.cpp"
-        slot = ((await _fetch(server, "../props")).get("default_generation_settings") or {}).get("n_ctx")
+        slot = ((await _fetch(server, "../props")).get("default_generation_settings") or {}).get(
+            "n_ctx"
+        )
         contexts = dict.fromkeys(contexts, slot) if isinstance(slot, int) and slot > 0 else contexts
     elif "sglang" in owners:
         kind, software = "sglang", "SGLang"
@@ -121,7 +137,9 @@ async def _identify(server: Transport, listed: list[dict[str, Json]]) -> ServedM
     return ServedModels(server.url, kind, software, contexts, names)
 
 
-async def _fetch(server: Transport, path: str, body: Mapping[str, Json] | None = None) -> Mapping[str, Json]:
+async def _fetch(
+    server: Transport, path: str, body: Mapping[str, Json] | None = None
+) -> Mapping[str, Json]:
     """Return an object of the server, or {}. Many proxies pass only /v1."""
     try:
         answer = await server.get(path) if body is None else await server.fetch(path, body)
@@ -132,12 +150,16 @@ async def _fetch(server: Transport, path: str, body: Mapping[str, Json] | None =
 
 async def _read_ollama_context(server: Transport, model: str) -> int:
     """Return the context of a model at Ollama: `num_ctx` of its Modelfile, or Ollama's default."""
-    lines = str((await _fetch(server, "../api/show", {"model": model})).get("parameters") or "").splitlines()
+    lines = str(
+        (await _fetch(server, "../api/show", {"model": model})).get("parameters") or ""
+    ).splitlines()
     numbers = [line.split()[-1] for line in lines if line.split()[:1] == ["num_ctx"]]
     return int(numbers[0]) if numbers and numbers[0].isdecimal() else OLLAMA_CONTEXT
 
 
-def read_models(listed: Sequence[Mapping[str, Json]]) -> tuple[dict[str, int | None], dict[str, str]]:
+def read_models(
+    listed: Sequence[Mapping[str, Json]],
+) -> tuple[dict[str, int | None], dict[str, str]]:
     """Return the context length of each listed model, and other names and adapters with the model they belong to."""
     contexts, names = dict[str, int | None](), dict[str, str]()
     for model in listed:
@@ -148,7 +170,9 @@ def read_models(listed: Sequence[Mapping[str, Json]]) -> tuple[dict[str, int | N
         names |= {str(alias): name for alias in model.get("aliases") or ()}
         meta = model["meta"] if isinstance(model.get("meta"), dict) else {}
         sizes = [*(model.get(key) for key in CONTEXT_KEYS), meta.get("n_ctx")]
-        contexts[name] = next((value for value in sizes if isinstance(value, int) and value > 0), None)
+        contexts[name] = next(
+            (value for value in sizes if isinstance(value, int) and value > 0), None
+        )
     return contexts, names
 
 
@@ -165,7 +189,9 @@ def is_snapshot(name: str, requested: str) -> bool:
 
 
 def _plain_name(name: str) -> str:
-    last = name.rstrip("/").rpartition("/")[2].casefold().removesuffix(":latest").removesuffix(".gguf")
+    last = (
+        name.rstrip("/").rpartition("/")[2].casefold().removesuffix(":latest").removesuffix(".gguf")
+    )
     # 1.5b is not 15b, and 1_5b is 1.5b
     return re.sub(r"[^\w+\0]|_", "", re.sub(r"(?<=\d)[\W_]+(?=\d)", "\0", last))
 

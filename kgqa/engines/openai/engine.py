@@ -95,15 +95,19 @@ class OpenAI(ServerAccess, BaseEngine):
     ] = None
     budget_tokens: Annotated[
         Count | None,
-        Setting("Maximum number of new prompt and generated tokens. At the limit the run stops and can be resumed."),
+        Setting(
+            "Maximum number of new prompt and generated tokens. At the limit the run stops and can be resumed."
+        ),
         REACHING,
     ] = None
-    budget_usd: Annotated[Dollars | None, Setting("Maximum cost in US dollars, by the preset's prices."), REACHING] = (
-        None
-    )
+    budget_usd: Annotated[
+        Dollars | None, Setting("Maximum cost in US dollars, by the preset's prices."), REACHING
+    ] = None
     extra_body: Annotated[
         Mapping[str, Json] | None,
-        Setting("Additional keys of every request, e.g. {service_tier: flex}. Part of the run's ID."),
+        Setting(
+            "Additional keys of every request, e.g. {service_tier: flex}. Part of the run's ID."
+        ),
     ] = None
     batch: Annotated[
         bool,
@@ -114,10 +118,14 @@ class OpenAI(ServerAccess, BaseEngine):
         NotIdentity("the same model answers, at another time"),
     ] = False
     batch_wait: Annotated[
-        Seconds, Setting("Seconds without a new call, after which the calls so far are sent as a batch."), REACHING
+        Seconds,
+        Setting("Seconds without a new call, after which the calls so far are sent as a batch."),
+        REACHING,
     ] = WAIT
 
-    _clients: dict[Adapter | None, Client] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _clients: dict[Adapter | None, Client] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     streaming: ClassVar[bool] = True
     group: ClassVar[str] = "engine"
@@ -130,7 +138,9 @@ class OpenAI(ServerAccess, BaseEngine):
         self.find_address()
         check_extra(self.extra_body or {}, self._kind, self._thinking)
         if self.batch and self._kind != "hosted":
-            raise ConfigError(f"engine.batch=true: engine.server={self._kind} has no Batch API. Remove it.")
+            raise ConfigError(
+                f"engine.batch=true: engine.server={self._kind} has no Batch API. Remove it."
+            )
         _ = self._limiter, self._budget, self._loop
 
     def loads(self) -> JsonObject:
@@ -184,7 +194,9 @@ class OpenAI(ServerAccess, BaseEngine):
 
     def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:
         """Submit a call, with an adapter if there is one."""
-        self._loop.submit(self._serve(call, adapter)).add_done_callback(lambda future: self._deliver(future, deliver))
+        self._loop.submit(self._serve(call, adapter)).add_done_callback(
+            lambda future: self._deliver(future, deliver)
+        )
 
     def close(self) -> None:
         """Drop all calls and their connections."""
@@ -193,7 +205,9 @@ class OpenAI(ServerAccess, BaseEngine):
 
     def _check_adapter(self, adapter: Adapter) -> bool:
         if self._kind != "vllm":
-            raise ConfigError(f"engine.server={self._kind} accepts no adapters. Serve the model with vLLM.")
+            raise ConfigError(
+                f"engine.server={self._kind} accepts no adapters. Serve the model with vLLM."
+            )
         return super()._check_adapter(adapter)
 
     async def _serve(self, call: ModelCall, adapter: Adapter | None) -> ModelReply:
@@ -213,7 +227,9 @@ class OpenAI(ServerAccess, BaseEngine):
     async def _reply(self, call: ModelCall, client: Client) -> ModelReply:
         await client.connection.connect()
         protocol = client.find_protocol(call)
-        return await (protocol.generate(call) if isinstance(call, Generate) else protocol.choose(call))
+        return await (
+            protocol.generate(call) if isinstance(call, Generate) else protocol.choose(call)
+        )
 
     async def _connect(self) -> None:
         await self._client(None).connection.connect()
@@ -275,4 +291,6 @@ class OpenAI(ServerAccess, BaseEngine):
 
     @cached_property
     def _budget(self) -> ServerBudget:
-        return ServerBudget(self.budget_tokens, self.budget_usd, self.model.find_prices(is_batch=self.batch))
+        return ServerBudget(
+            self.budget_tokens, self.budget_usd, self.model.find_prices(is_batch=self.batch)
+        )

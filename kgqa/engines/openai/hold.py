@@ -115,4 +115,6 @@ class Hold:
         left = max(0.0, self._next - time.monotonic())
         count = "1 call waits" if self._waiting == 1 else f"{self._waiting} calls wait"
         host = urlsplit(self.url).netloc
-        return f"{self._cause} from {host}, next try in {left:.0f} s, {count}" if self._waiting else ""
+        return (
+            f"{self._cause} from {host}, next try in {left:.0f} s, {count}" if self._waiting else ""
+        )

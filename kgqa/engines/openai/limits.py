@@ -98,12 +98,21 @@ class ServerBudget:
         """Count the usage of a reply."""
         self.spent_tokens += usage.tokens
         if self.prices is not None:
-            self.spent_dollars += self.prices.dollars(usage.prompt_tokens, usage.cached_tokens, usage.output_tokens)
+            self.spent_dollars += self.prices.dollars(
+                usage.prompt_tokens, usage.cached_tokens, usage.output_tokens
+            )
 
     def explain_spent(self) -> str:
         """Return the message for a spent budget, or "" while some of it is left."""
-        budgets = {"tokens": (self.tokens, self.spent_tokens), "usd": (self.dollars, self.spent_dollars)}
-        limits = [f"engine.budget_{unit}={most}" for unit, (most, used) in budgets.items() if most and used >= most]
+        budgets = {
+            "tokens": (self.tokens, self.spent_tokens),
+            "usd": (self.dollars, self.spent_dollars),
+        }
+        limits = [
+            f"engine.budget_{unit}={most}"
+            for unit, (most, used) in budgets.items()
+            if most and used >= most
+        ]
         if not limits:
             return ""
         return (

@@ -117,7 +117,9 @@ def find_lengths(error: Mapping[str, Json]) -> tuple[int, int] | None:
 
     Only numbers before the word "tokens" count, not ids and prices.
     """
-    if isinstance(error.get("n_prompt_tokens"), int) and isinstance(error.get("n_ctx"), int):  # llama.cpp
+    if isinstance(error.get("n_prompt_tokens"), int) and isinstance(
+        error.get("n_ctx"), int
+    ):  # llama.cpp
         return int(error["n_prompt_tokens"]), int(error["n_ctx"])
     for words in _read_words(error):
         numbers = [int(digits.replace(",", "")) for digits in _TOKENS.findall(words)]
@@ -137,7 +139,9 @@ def _read_words(error: Mapping[str, Json]) -> Iterator[str]:
         elif isinstance(value, dict):
             yield from _read_words(value)
         elif isinstance(value, list):
-            yield from (words for each in value if isinstance(each, dict) for words in _read_words(each))
+            yield from (
+                words for each in value if isinstance(each, dict) for words in _read_words(each)
+            )
     # Azure; OpenRouter's `raw` is the provider's own answer
     for key in ("innererror", "metadata"):
         inner = error.get(key)

@@ -43,7 +43,12 @@ class ChoiceCosts:
         return response
 
     def choose(
-        self, options: Sequence[str], shares: Mapping[str, float], mass: float | None, *flags: str, thought: str = ""
+        self,
+        options: Sequence[str],
+        shares: Mapping[str, float],
+        mass: float | None,
+        *flags: str,
+        thought: str = "",
     ) -> Choice:
         """Return the choice with the normalized shares of the options."""
         total = sum(shares.values())
@@ -56,7 +61,9 @@ def is_distinct(options: Sequence[str]) -> bool:
     return not any(a != b and b.startswith(a) for a in options for b in options)
 
 
-def score_texts(options: Sequence[str], listed: Mapping[str, float], costs: ChoiceCosts) -> Choice | None:
+def score_texts(
+    options: Sequence[str], listed: Mapping[str, float], costs: ChoiceCosts
+) -> Choice | None:
     """Return the choice by the probabilities of the likeliest next tokens by text, or None if they say nothing."""
     forms = {option: (option, f" {option}", f"▁{option}") for option in options}
     shares = {option: sum(listed.get(form, 0.0) for form in forms[option]) for option in options}
@@ -72,20 +79,28 @@ def score_texts(options: Sequence[str], listed: Mapping[str, float], costs: Choi
 
 def parse_settings(server: Server, thinking: Thinking) -> dict[str, Json]:
     """Return the settings of a request for a label as text."""
-    settings = {"max_tokens": PARSED_TOKENS + thinking.budget, "temperature": 0.0, **DEFAULTS[server]}
+    settings = {
+        "max_tokens": PARSED_TOKENS + thinking.budget,
+        "temperature": 0.0,
+        **DEFAULTS[server],
+    }
     if thinking.effort:
         settings["reasoning_effort"] = thinking.effort
     return settings
 
 
-def choose_parsed(options: Sequence[str], response: Response, costs: ChoiceCosts, *, thinks: bool) -> Choice:
+def choose_parsed(
+    options: Sequence[str], response: Response, costs: ChoiceCosts, *, thinks: bool
+) -> Choice:
     """Return the choice by the label in the model's text. thinks: it reasons first."""
     response.reply = reply = split_thought(response.reply, thinks=thinks)
     costs.add(response)
     label = find_label(reply.text, options)
     if label is None:
         even = dict.fromkeys(options, 1.0)
-        return costs.choose(options, even, None, "parsed_choice", "no_choice", thought=reply.thought)
+        return costs.choose(
+            options, even, None, "parsed_choice", "no_choice", thought=reply.thought
+        )
     shares = dict.fromkeys(options, UNCHOSEN / max(1, len(options) - 1)) | {label: 1 - UNCHOSEN}
     return costs.choose(options, shares, None, "parsed_choice", thought=reply.thought)
 

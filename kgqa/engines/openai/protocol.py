@@ -32,7 +32,9 @@ class ServerProtocol(ABC):
         """Return whether reasoning comes before the reply."""
 
     @abstractmethod
-    async def send(self, call: ModelCall, settings: Mapping[str, Json], thinking: Thinking = NO_THINKING) -> Response:
+    async def send(
+        self, call: ModelCall, settings: Mapping[str, Json], thinking: Thinking = NO_THINKING
+    ) -> Response:
         """Return the response to a prompt with these settings, with flags for what the server does not support.
 
         thinking: what comes before the reply.
@@ -50,7 +52,11 @@ class ServerProtocol(ABC):
         self.connection.check_lists(call)
         response = await self.send(call, settings, thinking)
         reply = finish_reply(response, call, settings, thinks=thinks)
-        return replace(reply, flags=(*reply.flags, "no_thinking")) if self.thinking.budget and not thinks else reply
+        return (
+            replace(reply, flags=(*reply.flags, "no_thinking"))
+            if self.thinking.budget and not thinks
+            else reply
+        )
 
     async def choose(self, call: Choose) -> Choice:
         """Return the distribution over the options in the best way that this server supports."""
@@ -62,7 +68,9 @@ class ServerProtocol(ABC):
             if choice is not None:
                 return choice
             thinking = self.thinking if thinks else NO_THINKING
-            response = await self.send(call, parse_settings(self.connection.server, thinking), thinking)
+            response = await self.send(
+                call, parse_settings(self.connection.server, thinking), thinking
+            )
         except EngineError as error:
             error.charge(costs.usage)
             raise

@@ -42,12 +42,32 @@ OPTIONAL = {
 }  # fmt: skip
 NUMBER = re.compile(r"\b\d{1,6}\b")
 MAXIMUM = re.compile(r"max|at most|up to|less|greater|between|exceed|<=|≤", re.IGNORECASE)
-UNKNOWN_PARAMETER = re.compile(r"un(supported|recognized|known|expected)|not (support|allowed)|extra", re.IGNORECASE)
+UNKNOWN_PARAMETER = re.compile(
+    r"un(supported|recognized|known|expected)|not (support|allowed)|extra", re.IGNORECASE
+)
 # keys of requests that kgqa sets, or that change the form of responses
 RESERVED = frozenset(
     {
-        *("model", "messages", "prompt", "max_tokens", "max_completion_tokens", "temperature", "top_p", "seed", "stop"),
-        *("stop_token_ids", "response_format", "json_schema", "logit_bias", "logprobs", "top_logprobs", "echo"),
+        *(
+            "model",
+            "messages",
+            "prompt",
+            "max_tokens",
+            "max_completion_tokens",
+            "temperature",
+            "top_p",
+            "seed",
+            "stop",
+        ),
+        *(
+            "stop_token_ids",
+            "response_format",
+            "json_schema",
+            "logit_bias",
+            "logprobs",
+            "top_logprobs",
+            "echo",
+        ),
         *(
             "logprob_token_ids",
             "return_token_ids",
@@ -55,13 +75,19 @@ RESERVED = frozenset(
             "post_sampling_probs",
             "return_tokens_as_token_ids",
         ),
-        *("continue_final_message", "add_generation_prompt", "skip_special_tokens", "preserved_tokens"),
+        *(
+            "continue_final_message",
+            "add_generation_prompt",
+            "skip_special_tokens",
+            "preserved_tokens",
+        ),
         *("n", "best_of", "stream", "tools", "tool_choice"),
     }
 )
 # narrower than `is_secret` for variables: prompt_cache_key and allowed_token_ids are parameters
 SECRET = re.compile(
-    r"(api|access|auth|private)[-_ ]?(key|token)|secret|passw|passphrase|authorization|credential", re.IGNORECASE
+    r"(api|access|auth|private)[-_ ]?(key|token)|secret|passw|passphrase|authorization|credential",
+    re.IGNORECASE,
 )
 CONTINUE = (
     "You have already written the start of your reply, which is below. It can contain results that were inserted for "
@@ -81,7 +107,9 @@ class Abilities:
 
     def fit(self, body: Mapping[str, Json]) -> dict[str, Json]:
         """Return the request in the form that this server accepts."""
-        fitted = {key: value for key, value in body.items() if _feature(key, value) not in self.rejected}
+        fitted = {
+            key: value for key, value in body.items() if _feature(key, value) not in self.rejected
+        }
         if RENAMED in body and RENAMED not in fitted:
             fitted[NEW_NAME] = body[RENAMED]
         for key in LISTS:
@@ -110,8 +138,14 @@ class Abilities:
         if refused.meaning or not (is_renamed or key in OPTIONAL):
             raise refused
         if key in LISTS:
-            longest = max((value for each in LISTS if type(value := body.get(each)) is int), default=1)
-            numbers = [number for number in map(int, NUMBER.findall(refused.message)) if 0 < number < longest]
+            longest = max(
+                (value for each in LISTS if type(value := body.get(each)) is int), default=1
+            )
+            numbers = [
+                number
+                for number in map(int, NUMBER.findall(refused.message))
+                if 0 < number < longest
+            ]
             if numbers and MAXIMUM.search(refused.message):
                 return replace(self, max_logprobs=max(numbers))
         features = LISTS if key in LISTS else [_feature(key, body[key])]
@@ -129,7 +163,11 @@ def find_rejected_key(refused: Refused, body: Mapping[str, Json]) -> str:
         return path
     message = refused.message
     is_unknown = UNKNOWN_PARAMETER.search(message)
-    named = [word for word in re.findall(r"\w+", message) if word in body and (word in OPTIONAL or word == "tools")]
+    named = [
+        word
+        for word in re.findall(r"\w+", message)
+        if word in body and (word in OPTIONAL or word == "tools")
+    ]
     if named and (is_unknown or "logprobs" in message):
         return str(named[0])
     is_about_effort = is_unknown and re.search("think|reasoning", message, re.IGNORECASE)
@@ -144,7 +182,9 @@ def too_long(refused: Refused, request: Mapping[str, Json]) -> PromptTooLong:
     if not tokens:
         tokens = max(1, estimate_prompt(request)[0])
         limit = int(SHORTENED * tokens)
-    return PromptTooLong(tokens, limit, f"the server rejected the prompt as too long: {refused.message}")
+    return PromptTooLong(
+        tokens, limit, f"the server rejected the prompt as too long: {refused.message}"
+    )
 
 
 def check_extra(extra: Mapping[str, Json], server: Server, thinking: Thinking) -> None:
@@ -152,7 +192,9 @@ def check_extra(extra: Mapping[str, Json], server: Server, thinking: Thinking) -
     try:
         json.dumps(dict(extra), allow_nan=False)
     except ValueError:
-        raise ConfigError("engine.extra_body: contains nan or inf, which JSON cannot express. Set a number.") from None
+        raise ConfigError(
+            "engine.extra_body: contains nan or inf, which JSON cannot express. Set a number."
+        ) from None
     effort = {"reasoning_effort"} if thinking.effort else set()
     template = set() if server == "hosted" else {"chat_template_kwargs"}
     for key in _list_keys(extra):
@@ -176,14 +218,21 @@ def _list_keys(value: Json) -> Iterator[str]:
             yield from _list_keys(inner)
 
 
-def generation_settings(call: Generate, server: Server, thinking: Thinking = NO_THINKING) -> dict[str, Json]:
+def generation_settings(
+    call: Generate, server: Server, thinking: Thinking = NO_THINKING
+) -> dict[str, Json]:
     """Return the call's settings, so that no defaults of the server apply.
 
     With reasoning the server gets no stop strings, because vLLM also finds them in the reasoning (its issue 52393).
     `finish_reply` cuts the answer.
     """
     limit = call.max_tokens + thinking.budget
-    body = {"max_tokens": limit, "temperature": call.temperature, "top_p": call.top_p, **DEFAULTS[server]}
+    body = {
+        "max_tokens": limit,
+        "temperature": call.temperature,
+        "top_p": call.top_p,
+        **DEFAULTS[server],
+    }
     if thinking.effort:
         body["reasoning_effort"] = thinking.effort
     if call.temperature > 0:
@@ -197,7 +246,9 @@ def generation_settings(call: Generate, server: Server, thinking: Thinking = NO_
     if call.schema is not None and (grammar := bound_schema(call.schema)) is not None:
         named = {"name": "reply", "strict": True, "schema": json.loads(call.schema)}
         response_format = {"response_format": {"type": "json_schema", "json_schema": named}}
-        body |= {"json_schema": grammar} if server == "llamacpp" else response_format  # its completions know no other
+        body |= (
+            {"json_schema": grammar} if server == "llamacpp" else response_format
+        )  # its completions know no other
     if call.logprobs is not None:
         body |= list_tokens(call.logprobs, server)
     if call.tools is not None:
@@ -227,7 +278,11 @@ def build_chat(prompt: Prompt, server: Server, thinking: Thinking = NO_THINKING)
         if message.tool_calls:
             entry["content"] = message.content or None
             entry["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
                 for call in message.tool_calls
             ]
         if message.role == "tool":
@@ -249,6 +304,10 @@ def build_chat(prompt: Prompt, server: Server, thinking: Thinking = NO_THINKING)
 
 def small_request(request: Mapping[str, Json]) -> dict[str, Json]:
     """Return a request in the same form that every working server answers."""
-    text = {"messages": [{"role": "user", "content": "Hello"}]} if "messages" in request else {"prompt": "Hello"}
+    text = (
+        {"messages": [{"role": "user", "content": "Hello"}]}
+        if "messages" in request
+        else {"prompt": "Hello"}
+    )
     limit = "max_completion_tokens" if "max_completion_tokens" in request else "max_tokens"
     return {"model": request["model"], **text, limit: 16}

@@ -43,7 +43,9 @@ def _raise_to_lowest(logprob: object) -> object:
     return max(logprob, LOWEST) if type(logprob) is float or type(logprob) is int else logprob
 
 
-Logprob = Annotated[float, BeforeValidator(_raise_to_lowest), Field(strict=True, le=1e-3, allow_inf_nan=False)]
+Logprob = Annotated[
+    float, BeforeValidator(_raise_to_lowest), Field(strict=True, le=1e-3, allow_inf_nan=False)
+]
 Share = Annotated[float, Field(strict=True, ge=0, le=1 + 1e-3, allow_inf_nan=False)]
 
 
@@ -62,7 +64,9 @@ class CalledTool(BaseModel):
     def read(self, number: int) -> ToolCall:
         # some servers send JSON values, not text
         arguments = self.function.get("arguments", "")
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        text = (
+            arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        )
         return ToolCall(self.id or f"call_{number}", str(self.function.get("name", "")), text)
 
 
@@ -107,7 +111,12 @@ class Logprobs(BaseModel):
         if self.content is not None:
             for each, number in zip_longest(self.content, ids[: len(self.content)]):
                 top = [(other.token, _value(other)) for other in each.top_logprobs or ()]
-                yield GeneratedToken(each.token, _value(each), number if each.id is None else each.id, _top(top, count))
+                yield GeneratedToken(
+                    each.token,
+                    _value(each),
+                    number if each.id is None else each.id,
+                    _top(top, count),
+                )
             return
         names, values, lists = self.tokens or [], self.token_logprobs or [], self.top_logprobs or []
         for name, value, listed, number in zip_longest(names, values, lists, ids[: len(names)]):
@@ -148,7 +157,12 @@ def read_response(answer: Json, request: Mapping[str, Json]) -> Response:
     fewer tokens than the prompt has), "filtered".
     """
     choices = answer.get("choices") if isinstance(answer, dict) else None
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict) or not choices[0]:
+    if (
+        not isinstance(choices, list)
+        or not choices
+        or not isinstance(choices[0], dict)
+        or not choices[0]
+    ):
         raise ValueError("an answer without choices")
     choice, finish = choices[0], str(choices[0].get("finish_reason"))
     if choice.get("error"):
@@ -163,7 +177,9 @@ def read_response(answer: Json, request: Mapping[str, Json]) -> Response:
         if request.get("logprobs", False) is not False and choice.get("logprobs"):
             response.logprobs = Logprobs.model_validate(choice["logprobs"])
             response.token_ids, response.prompt_ids = _read_ids(answer, choice)
-        message = {"content": choice.get("text")} if choice.get("message") is None else choice["message"]
+        message = (
+            {"content": choice.get("text")} if choice.get("message") is None else choice["message"]
+        )
         _read_message(ReplyMessage.model_validate(message), finish, response)
     except ValidationError as error:
         first = error.errors()[0]
@@ -184,7 +200,11 @@ def _read_stop(answer: Mapping[str, Json], request: Mapping[str, Json]) -> str |
     details = answer.get("__verbose") or {}
     reports = [
         each[key]
-        for each, key in ((choice, "stop_reason"), (choice, "matched_stop"), (details, "stopping_word"))
+        for each, key in (
+            (choice, "stop_reason"),
+            (choice, "matched_stop"),
+            (details, "stopping_word"),
+        )
         if key in each
     ]
     if not reports:
@@ -195,19 +215,27 @@ def _read_stop(answer: Mapping[str, Json], request: Mapping[str, Json]) -> str |
 def _read_message(message: ReplyMessage, finish: str, response: Response) -> None:
     reasoning = message.reasoning_content or message.reasoning
     is_listed = response.logprobs != Logprobs()
-    is_explained = message.refusal or message.tool_calls or reasoning or response.reply.usage.reasoning_tokens
+    is_explained = (
+        message.refusal or message.tool_calls or reasoning or response.reply.usage.reasoning_tokens
+    )
     is_explained = is_explained or is_listed
     if not message.content and message.content != "" and not is_explained and finish not in CUT_OFF:
         response.invalid = "a message without content"
     text = _join_parts(message.content, "text") or message.refusal or ""
     thought = reasoning if isinstance(reasoning, str) else _join_parts(message.content, "thinking")
-    tool_calls = tuple(call.read(number) for number, call in enumerate(message.tool_calls or (), start=1))
-    response.reply = replace(response.reply, text=text, thought=thought.strip(), tool_calls=tool_calls)
+    tool_calls = tuple(
+        call.read(number) for number, call in enumerate(message.tool_calls or (), start=1)
+    )
+    response.reply = replace(
+        response.reply, text=text, thought=thought.strip(), tool_calls=tool_calls
+    )
     if message.refusal or finish == "content_filter":
         response.add_flags("filtered")
 
 
-def _read_ids(answer: Mapping[str, Json], choice: Mapping[str, Json]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _read_ids(
+    answer: Mapping[str, Json], choice: Mapping[str, Json]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the ids of the tokens of a reply and of its prompt, which only vLLM sends."""
     prompt = choice.get("prompt_token_ids") or answer.get("prompt_token_ids")
     return _IDS.validate_python(choice.get("token_ids") or ()), _IDS.validate_python(prompt or ())
@@ -218,22 +246,34 @@ def _join_parts(content: str | list[Part] | None, kind: Literal["text", "thinkin
     if not isinstance(content, list):
         return (content or "") if kind == "text" else ""
     texts = (
-        part.text if kind == "text" else _join_parts(part.thinking, "text") for part in content if part.type == kind
+        part.text if kind == "text" else _join_parts(part.thinking, "text")
+        for part in content
+        if part.type == kind
     )
     return "".join(texts)
 
 
-def _measure_usage(usage: Json, choice: Mapping[str, Json], request: Mapping[str, Json]) -> tuple[Usage, Flags]:
+def _measure_usage(
+    usage: Json, choice: Mapping[str, Json], request: Mapping[str, Json]
+) -> tuple[Usage, Flags]:
     """Return the charged tokens, as the server counts them or estimated, and flags."""
     estimated, characters = estimate_prompt(request)
     prompt, output = _read_count(usage, "prompt_tokens"), _read_count(usage, "completion_tokens")
     if prompt is None or output is None:
-        message = choice["message"] if isinstance(choice.get("message"), dict) else {"text": choice.get("text")}
-        estimate = sum(estimate_tokens(str(value)) for key, value in message.items() if value and key != "role")
+        message = (
+            choice["message"]
+            if isinstance(choice.get("message"), dict)
+            else {"text": choice.get("text")}
+        )
+        estimate = sum(
+            estimate_tokens(str(value)) for key, value in message.items() if value and key != "role"
+        )
         return Usage(estimated, 0, estimate), ("estimated_usage",)
     reasoning = _read_count(usage.get("completion_tokens_details"), "reasoning_tokens") or 0
     cached = _read_count(usage.get("prompt_tokens_details"), "cached_tokens") or 0
-    if reasoning and usage.get("total_tokens") == prompt + output + reasoning:  # xAI counts it in addition
+    if (
+        reasoning and usage.get("total_tokens") == prompt + output + reasoning
+    ):  # xAI counts it in addition
         output += reasoning
     is_cut = characters >= LONG and MOST_PER_TOKEN * prompt < characters
     return Usage(prompt, cached, output, 0.0, reasoning), (("cut_prompt",) if is_cut else ())
@@ -261,12 +301,18 @@ def estimate_prompt(request: Mapping[str, Json]) -> tuple[int, int]:
     prompt = request.get("prompt")
     if isinstance(prompt, list):
         return len(prompt), 0
-    contents = [prompt] if prompt is not None else [message["content"] for message in request.get("messages", ())]
+    contents = (
+        [prompt]
+        if prompt is not None
+        else [message["content"] for message in request.get("messages", ())]
+    )
     texts = [str(content or "") for content in contents]
     return sum(map(estimate_tokens, texts)), sum(map(len, texts))
 
 
-def finish_reply(response: Response, call: Generate, settings: Mapping[str, Json], *, thinks: bool) -> Completion:
+def finish_reply(
+    response: Response, call: Generate, settings: Mapping[str, Json], *, thinks: bool
+) -> Completion:
     """Return the reply without its reasoning, up to the first stop string, without a prefill that it repeats.
 
     Flag: "unconstrained" (the request has no schema, because the server would drop it).

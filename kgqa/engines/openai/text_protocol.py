@@ -16,7 +16,9 @@ from kgqa.errors import ConfigError
 from kgqa.types import Choice, Json
 
 COMPLETIONS = "/completions"
-UNTEMPLATED = ChatTemplate(None, "", "", completion_bos=False)  # conversations as plain text, flagged
+UNTEMPLATED = ChatTemplate(
+    None, "", "", completion_bos=False
+)  # conversations as plain text, flagged
 WITHOUT_COMPLETIONS = "If the model has only the chat endpoint, set engine.endpoints=chat."
 
 
@@ -34,7 +36,9 @@ class TextProtocol(ServerProtocol):
     ) -> Response:
         """Return the response. Flag: "no_template" (a conversation)."""
         try:
-            response = await self.connection.complete(COMPLETIONS, {"prompt": UNTEMPLATED.render(call), **settings})
+            response = await self.connection.complete(
+                COMPLETIONS, {"prompt": UNTEMPLATED.render(call), **settings}
+            )
         except ConfigError as error:
             # the run stops at its first call
             if UNKNOWN not in str(error):
@@ -48,5 +52,7 @@ class TextProtocol(ServerProtocol):
         if not is_distinct(call.options):
             return None
         response = costs.add(await self.send(call, {**GREEDY, "logprobs": 2 * len(call.options)}))
-        listed = {token: math.exp(logprob) for token, logprob in response.logprobs.first_by_name.items()}
+        listed = {
+            token: math.exp(logprob) for token, logprob in response.logprobs.first_by_name.items()
+        }
         return score_texts(call.options, listed, costs)

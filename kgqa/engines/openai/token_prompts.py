@@ -9,7 +9,14 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from kgqa.calls import ModelCall
-from kgqa.engines.control_text import END_TOKENS, CallT, as_plain, find_candidates, mask, split_masks
+from kgqa.engines.control_text import (
+    END_TOKENS,
+    CallT,
+    as_plain,
+    find_candidates,
+    mask,
+    split_masks,
+)
 from kgqa.engines.labels import Spelling, spell
 from kgqa.engines.openai.connection import Connection
 from kgqa.engines.openai.requests import build_chat
@@ -70,7 +77,9 @@ class TokenPrompts(ABC):
             return self._tokens[text, special]
         tokens = list[int]()
         for number, (part, is_plain) in enumerate([*split_masks(text)] or [("", False)]):
-            tokens += await self.tokenize_part(part, special=special and not number, is_plain=is_plain)
+            tokens += await self.tokenize_part(
+                part, special=special and not number, is_plain=is_plain
+            )
         if len(text) <= MAX_CACHED:
             self._tokens[text, special] = tokens
         return tokens
@@ -104,7 +113,10 @@ class TokenPrompts(ABC):
         """Return the messages and the settings of the chat template, without the prefill."""
         prompt = replace(call.prompt, prefill="")
         thinking = self.thinking if thinks else NO_THINKING
-        return {"model": self.connection.model, **build_chat(prompt, self.connection.server, thinking)}
+        return {
+            "model": self.connection.model,
+            **build_chat(prompt, self.connection.server, thinking),
+        }
 
 
 @dataclass
@@ -121,7 +133,9 @@ class VllmPrompts(TokenPrompts):
         async with self._finding:
             if self._stops is None:
                 token_ids = [await self.tokenize(token) for token in END_TOKENS]
-                self._stops = {"stop_token_ids": [tokens[0] for tokens in token_ids if len(tokens) == 1]}
+                self._stops = {
+                    "stop_token_ids": [tokens[0] for tokens in token_ids if len(tokens) == 1]
+                }
         return self._stops
 
     def show_special(self, end: str) -> Mapping[str, Json]:  # noqa: ARG002 - it shows all of them
@@ -169,7 +183,11 @@ class LlamaPrompts(TokenPrompts):
         return list(await self.connection.call("../tokenize", body, "tokens"))
 
     async def write_turn(self, call: ModelCall, *, thinks: bool) -> tuple[list[int], str]:
-        text = str(await self.connection.call("../apply-template", self.describe_turn(call, thinks=thinks), "prompt"))
+        text = str(
+            await self.connection.call(
+                "../apply-template", self.describe_turn(call, thinks=thinks), "prompt"
+            )
+        )
         begin = opening(text, thinks=thinks)
         prefill = "" if thinks else call.prompt.prefill
         # the template leaves the token that starts a text to this step

@@ -47,7 +47,9 @@ class TokenProtocol(ServerProtocol):
             """Return the tokens of the thought and of the start of the answer."""
             return await self.prompts.continuation(leading(begin, thought, call)[len(begin) :])
 
-        self.connection.check_length(len(prompt) + len(await close("")), self.thinking.budget + call.max_tokens)
+        self.connection.check_length(
+            len(prompt) + len(await close("")), self.thinking.budget + call.max_tokens
+        )
         server = self.connection.server
         first = generation_settings(thinking_call(call, self.thinking.budget, begin), server)
         first |= self.prompts.show_special(marks(begin).end)
@@ -58,7 +60,9 @@ class TokenProtocol(ServerProtocol):
         except EngineError as error:
             error.charge(thought.usage)
             raise
-        return join_thought(thought, finish_reply(response, call, settings, thinks=False), is_read_twice=True)
+        return join_thought(
+            thought, finish_reply(response, call, settings, thinks=False), is_read_twice=True
+        )
 
     async def send(
         self,
@@ -103,20 +107,39 @@ class TokenProtocol(ServerProtocol):
         stops = await self.prompts.find_stops()
         return await self.connection.complete(COMPLETIONS, {"prompt": prompt, **settings, **stops})
 
-    async def _list_vllm(self, prompt: list[int], tokens: Sequence[int], costs: ChoiceCosts) -> Mapping[int, float]:
+    async def _list_vllm(
+        self, prompt: list[int], tokens: Sequence[int], costs: ChoiceCosts
+    ) -> Mapping[int, float]:
         return await list_vllm(self.connection, prompt, tokens, costs)
 
-    async def _list_llamacpp(self, prompt: list[int], tokens: Sequence[int], costs: ChoiceCosts) -> Mapping[int, float]:
+    async def _list_llamacpp(
+        self, prompt: list[int], tokens: Sequence[int], costs: ChoiceCosts
+    ) -> Mapping[int, float]:
         """Return log-probabilities: ratios of the raised tokens, and the first token's value from a second request."""
-        raised = {"prompt": prompt, "logit_bias": {str(token): BIAS for token in tokens}, "max_tokens": 1}
-        sampling = {"temperature": 1.0, "samplers": ["temperature"], "post_sampling_probs": True, "seed": 0}
+        raised = {
+            "prompt": prompt,
+            "logit_bias": {str(token): BIAS for token in tokens},
+            "max_tokens": 1,
+        }
+        sampling = {
+            "temperature": 1.0,
+            "samplers": ["temperature"],
+            "post_sampling_probs": True,
+            "seed": 0,
+        }
         body = {**raised, **sampling, "logprobs": len(tokens)}
         first = costs.add(await self.connection.complete(COMPLETIONS, body)).logprobs.first
         shares = {entry.id: entry.prob or 0.0 for entry in first.top_probs or ()}
         anchor = tokens[0]
         if not set(tokens) <= set(shares) or shares[anchor] <= 0:
             return {}
-        alone = {"prompt": prompt, "logit_bias": {str(anchor): BIAS}, "logprobs": 1, **DEFAULTS["llamacpp"], **GREEDY}
+        alone = {
+            "prompt": prompt,
+            "logit_bias": {str(anchor): BIAS},
+            "logprobs": 1,
+            **DEFAULTS["llamacpp"],
+            **GREEDY,
+        }
         own = costs.add(await self.connection.complete(COMPLETIONS, alone)).logprobs.first
         if own.logprob is None:
             return {}
@@ -128,10 +151,18 @@ async def list_vllm(
     connection: Connection, prompt: Sequence[int], tokens: Sequence[int], costs: ChoiceCosts
 ) -> Mapping[int, float]:
     """Return the log-probabilities of these tokens after the prompt, from a server of vLLM."""
-    parts = [list(tokens[start : start + MAX_TOKEN_IDS]) for start in range(0, len(tokens), MAX_TOKEN_IDS)]
+    parts = [
+        list(tokens[start : start + MAX_TOKEN_IDS])
+        for start in range(0, len(tokens), MAX_TOKEN_IDS)
+    ]
     shared = {"prompt": list(prompt), "return_tokens_as_token_ids": True, **GREEDY}
     # vLLM requires `logprobs` here, and then uses only the other list
-    bodies = ({**shared, "logprob_token_ids": ids, "logprobs": min(len(ids), MAX_LOGPROBS)} for ids in parts)
+    bodies = (
+        {**shared, "logprob_token_ids": ids, "logprobs": min(len(ids), MAX_LOGPROBS)}
+        for ids in parts
+    )
     responses = await asyncio.gather(*(connection.complete(COMPLETIONS, body) for body in bodies))
     names = [costs.add(response).logprobs.first_by_name for response in responses]
-    return {int(name.rpartition(":")[2]): logprob for each in names for name, logprob in each.items()}
+    return {
+        int(name.rpartition(":")[2]): logprob for each in names for name, logprob in each.items()
+    }

@@ -47,8 +47,12 @@ RETRIED = frozenset({408, 409, 425, RATE_LIMITED})  # and 500 to 599
 class Refused(EngineError):
     """The server rejects the request. error: its error object. meaning: the meaning of its message."""
 
-    def __init__(self, status: int, error: Mapping[str, Json], meaning: Meaning | None = None) -> None:
-        self.message = " ".join(str(error.get("message") or error.get("detail") or error).split())[:300]
+    def __init__(
+        self, status: int, error: Mapping[str, Json], meaning: Meaning | None = None
+    ) -> None:
+        self.message = " ".join(str(error.get("message") or error.get("detail") or error).split())[
+            :300
+        ]
         self.error, self.meaning = error, meaning
         super().__init__(f"the server rejected the call ({status}): {self.message}")
 
@@ -113,9 +117,15 @@ class Transport:
                     status, headers, content = await self._send("GET", path)
                     if status != 503 or b"oading" not in content:
                         answer = _decode(content) if status == 200 else None
-                        self.rejection = self._explain_rejection(status, headers, content) if answer is None else ""
+                        self.rejection = (
+                            self._explain_rejection(status, headers, content)
+                            if answer is None
+                            else ""
+                        )
                         return answer
-                    failure = Failure("503 the model is loading", "503 (the model is loading)")  # llama.cpp
+                    failure = Failure(
+                        "503 the model is loading", "503 (the model is loading)"
+                    )  # llama.cpp
                 except Failure as error:
                     failure = error
                 if self._is_over(failure, is_trial=is_trial):
@@ -176,12 +186,16 @@ class Transport:
             if is_own:
                 own += 1
                 if own > self.policy.retries:
-                    raise EngineError(f"the call failed {own} times while others succeeded: {failure}") from failure
+                    raise EngineError(
+                        f"the call failed {own} times while others succeeded: {failure}"
+                    ) from failure
                 failure.log("retry")
                 await asyncio.sleep(self.policy.pause(own))
             elif is_over:
                 if is_tested:
-                    raise EngineError(f"the server answers a test call, but not this call: {failure}") from failure
+                    raise EngineError(
+                        f"the server answers a test call, but not this call: {failure}"
+                    ) from failure
                 if not (failure.is_own and make_test):
                     raise self._explain(failure) from failure
                 try:
@@ -190,7 +204,9 @@ class Transport:
                     raise self._explain(failure) from failure
                 is_tested = True
 
-    async def exchange(self, method: str, path: str, content: bytes | None, kind: str, most: int) -> bytes:
+    async def exchange(
+        self, method: str, path: str, content: bytes | None, kind: str, most: int
+    ) -> bytes:
         """Return the body of a successful response to one attempt. kind: of the content. most: bytes of the response.
 
         Raises:
@@ -211,7 +227,10 @@ class Transport:
     def _is_over(self, failure: Failure, *, is_trial: bool) -> bool:
         """Hold the server. Show the first failure of one that has not answered. Return whether the run must stop."""
         failure.log("wait")
-        if not (self._hold.answers or self._hold.is_held or failure.denied) and self.policy.server_timeout:
+        if (
+            not (self._hold.answers or self._hold.is_held or failure.denied)
+            and self.policy.server_timeout
+        ):
             limit = f"{self._group}.server_timeout={self.policy.server_timeout:g} s"
             log.warning("%s: %s. Retrying (%s).", self.url, str(failure).rstrip("."), limit)
         is_over = self._hold.fail(failure.cause, failure.after, is_trial=is_trial)
@@ -223,8 +242,12 @@ class Transport:
             return ConfigError(failure.denied)
         limit = f"{self._group}.server_timeout={self.policy.server_timeout:g}"
         if failure.after > self.policy.server_timeout:
-            return ServerLost(f"{self.url} requires a wait of {failure.after:g} s, but {limit}: {failure}")
-        return ServerLost(f"{self.url} has not answered any call for {self.policy.server_timeout:g} s: {failure}")
+            return ServerLost(
+                f"{self.url} requires a wait of {failure.after:g} s, but {limit}: {failure}"
+            )
+        return ServerLost(
+            f"{self.url} has not answered any call for {self.policy.server_timeout:g} s: {failure}"
+        )
 
     async def _attempt(self, path: str, body: Mapping[str, Json], read: Callable[[Json], T]) -> T:
         """Return what `read` makes of the answer to one attempt."""
@@ -236,7 +259,12 @@ class Transport:
             raise Failure(f"{self._show(str(error))}: {text}", "an invalid answer") from error
 
     async def _send(
-        self, method: str, path: str, content: bytes | None = None, kind: str = "", most: int = MAX_BYTES
+        self,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        kind: str = "",
+        most: int = MAX_BYTES,
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Return status, headers and body of one attempt."""
         import aiohttp
@@ -244,7 +272,9 @@ class Transport:
         url = self.url.removesuffix("/v1") + path[2:] if path.startswith("..") else self.url + path
         try:
             request = {"data": content, "headers": {"Content-Type": kind} if kind else None}
-            async with self._open().request(method, url, allow_redirects=False, **request) as response:
+            async with self._open().request(
+                method, url, allow_redirects=False, **request
+            ) as response:
                 body = bytearray()
                 async for chunk in response.content.iter_any():
                     body += chunk
@@ -253,11 +283,17 @@ class Transport:
                 return response.status, response.headers, bytes(body)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             remedy = f"Start the server, or set {self._group}.base_url."
-            raise Failure(f"no connection ({_reason(error)}). {remedy}", "no connection", is_own=False) from error
+            raise Failure(
+                f"no connection ({_reason(error)}). {remedy}", "no connection", is_own=False
+            ) from error
         except asyncio.TimeoutError as error:
-            raise Failure(f"no answer within {self.policy.timeout:g} s", "no answer in time") from error
+            raise Failure(
+                f"no answer within {self.policy.timeout:g} s", "no answer in time"
+            ) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise Failure(f"the connection broke ({type(error).__name__})", "a broken connection") from error
+            raise Failure(
+                f"the connection broke ({type(error).__name__})", "a broken connection"
+            ) from error
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -275,7 +311,9 @@ class Transport:
                 timeout=aiohttp.ClientTimeout(total=self.policy.timeout, sock_connect=http.CONNECT),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 # trust_env would read it and ~/.netrc for every request
-                proxy=None if urlsplit(self.url).hostname in LOOPBACK else http.find_proxy(self.url),
+                proxy=None
+                if urlsplit(self.url).hostname in LOOPBACK
+                else http.find_proxy(self.url),
             )
         return self._session
 
@@ -287,7 +325,9 @@ class Transport:
             raise Failure("an answer that repeats the API key", "an invalid answer")
         if 200 <= status < 300:
             if answer is None:
-                kind = "a web page" if content.lstrip()[:1] == b"<" else "an answer that is not JSON"
+                kind = (
+                    "a web page" if content.lstrip()[:1] == b"<" else "an answer that is not JSON"
+                )
                 raise Failure(f"{kind}: {self._show(text)!r}", kind)
             if not isinstance(answer, dict) or not answer.get("error"):
                 return answer
@@ -296,17 +336,27 @@ class Transport:
         if 300 <= status < 400:
             target = urlsplit(headers.get("location", ""))
             where = self._show(f"{target.scheme}://{target.netloc.rpartition('@')[2]}{target.path}")
-            raise ConfigError(f"the server redirects to {where}. Set {self._group}.base_url to that.")
+            raise ConfigError(
+                f"the server redirects to {where}. Set {self._group}.base_url to that."
+            )
         raise self._interpret(status, self._read_error(content), headers)
 
     def _read_error(self, content: bytes) -> Mapping[str, Json]:
         """Return the error object of a response without the key."""
         answer = _decode(content)
-        error = answer.get("error") or answer if isinstance(answer, dict) else content.decode(errors="replace")
-        redacted: Mapping[str, Json] = self._key.redact_json(error if isinstance(error, dict) else {"message": error})
+        error = (
+            answer.get("error") or answer
+            if isinstance(answer, dict)
+            else content.decode(errors="replace")
+        )
+        redacted: Mapping[str, Json] = self._key.redact_json(
+            error if isinstance(error, dict) else {"message": error}
+        )
         return redacted
 
-    def _interpret(self, status: int, error: Mapping[str, Json], headers: Mapping[str, str]) -> Exception:
+    def _interpret(
+        self, status: int, error: Mapping[str, Json], headers: Mapping[str, str]
+    ) -> Exception:
         """Return the exception for an error of the server."""
         code = error.get("code")
         if status == 502 and isinstance(code, int) and 400 <= code < 600:
@@ -316,7 +366,9 @@ class Transport:
         if meaning in ("too_long", "filtered", "tools"):
             return refused
         if status == 402 or meaning == "used_up":
-            return UsageError(f"the account is used up: {refused.message}. All replies so far are saved.")
+            return UsageError(
+                f"the account is used up: {refused.message}. All replies so far are saved."
+            )
         if status == RATE_LIMITED or meaning == "limited":
             self._on_rate_limited()
         reason, cause, after = f"{status} {refused.message}", str(status), 0.0

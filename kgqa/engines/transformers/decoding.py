@@ -99,7 +99,9 @@ class DecodedReply:
         if not is_end:
             self.tokens.append(token)
             is_end = self.constraint is not None and self.constraint.push(token)
-        if is_end or (self.call.stop and any(stop in self.decode(self.tokens) for stop in self.call.stop)):
+        if is_end or (
+            self.call.stop and any(stop in self.decode(self.tokens) for stop in self.call.stop)
+        ):
             self.finish = "stop"
         self.is_complete = self.finish == "stop" or self.generated >= self.call.max_tokens
 
@@ -114,11 +116,22 @@ class Decoder:
     def __init__(self, network: Any, adapters: AdapterSwitch, stop: threading.Event) -> None:
         from transformers import GenerationConfig
 
-        self.network, self.device, self.adapters, self.stop = network, network.device, adapters, stop
+        self.network, self.device, self.adapters, self.stop = (
+            network,
+            network.device,
+            adapters,
+            stop,
+        )
         self.chunks: OrderedDict[tuple[Adapter | int | None, ...], Chunk] = OrderedDict()
         self.is_encoder_decoder = network.config.is_encoder_decoder
         configured = network.generation_config.eos_token_id
-        self.end_tokens = configured if isinstance(configured, list) else [] if configured is None else [configured]
+        self.end_tokens = (
+            configured
+            if isinstance(configured, list)
+            else []
+            if configured is None
+            else [configured]
+        )
         # The model's own configuration can contain a temperature or penalties
         start = network.config.decoder_start_token_id if self.is_encoder_decoder else None
         network.generation_config = GenerationConfig(decoder_start_token_id=start, do_sample=False)
@@ -153,14 +166,20 @@ class Decoder:
             self._run(inputs, longest, logits_processor=[pick], stopping_criteria=[push])
         return cached
 
-    def choose(self, prompts: Prompts, spellings: Sequence[Spelling]) -> tuple[list[Conditional], list[int]]:
+    def choose(
+        self, prompts: Prompts, spellings: Sequence[Spelling]
+    ) -> tuple[list[Conditional], list[int]]:
         """Return the log-probabilities that each spelling needs, and the number of cached tokens of each prompt.
 
         Each path of the options' tree is a row. Most labels are one token, so most prompts are one row.
         """
         import torch
 
-        rows = [(number, path) for number, spelling in enumerate(spellings) for path in spelling.following]
+        rows = [
+            (number, path)
+            for number, spelling in enumerate(spellings)
+            for path in spelling.following
+        ]
         conditionals: list[dict[Path, float]] = [{} for _ in prompts]
         lengths = [0] * len(prompts)
         for first in range(0, len(rows), MAX_ROWS):
@@ -172,7 +191,9 @@ class Decoder:
             for row, (number, path) in enumerate(some):
                 tokens = spellings[number].following[path]
                 values = logprobs[row, list(tokens)].tolist()
-                conditionals[number] |= {(*path, token): value for token, value in zip(tokens, values, strict=True)}
+                conditionals[number] |= {
+                    (*path, token): value for token, value in zip(tokens, values, strict=True)
+                }
                 lengths[number] = lengths[number] if path else cached[row]
         return list(conditionals), lengths
 
@@ -200,13 +221,21 @@ class Decoder:
         else:
             heads, cached = zip(*map(self._read_head, prompts), strict=True)
             seams = [len(head) * CHUNK for head in heads]
-        first, first_mask = self._pad([prompt[:seam] for prompt, seam in zip(prompts, seams, strict=True)])
-        last, last_mask = self._pad([prompt[seam:] for prompt, seam in zip(prompts, seams, strict=True)])
+        first, first_mask = self._pad(
+            [prompt[:seam] for prompt, seam in zip(prompts, seams, strict=True)]
+        )
+        last, last_mask = self._pad(
+            [prompt[seam:] for prompt, seam in zip(prompts, seams, strict=True)]
+        )
         if self.is_encoder_decoder:
             texts = {"input_ids": first, "attention_mask": first_mask}
             return {**texts, "decoder_input_ids": last, "decoder_attention_mask": last_mask}, cached
         ids, mask = torch.cat([first, last], 1), torch.cat([first_mask, last_mask], 1)
-        return {"input_ids": ids, "attention_mask": mask, "past_key_values": self._join(heads)}, cached
+        return {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "past_key_values": self._join(heads),
+        }, cached
 
     def _pad(self, rows: Prompts) -> tuple[Tensor, Tensor]:
         """Return tokens and mask, (rows, longest), padded on the left."""
@@ -215,7 +244,9 @@ class Decoder:
 
         tokens = [torch.tensor(row, dtype=torch.long, device=self.device) for row in rows]
         masks = [torch.ones_like(row) for row in tokens]
-        ids, mask = (pad_sequence(each, batch_first=True, padding_side="left") for each in (tokens, masks))
+        ids, mask = (
+            pad_sequence(each, batch_first=True, padding_side="left") for each in (tokens, masks)
+        )
         return ids, mask
 
     def _read_head(self, prompt: Sequence[int]) -> tuple[list[Chunk], int]:
@@ -235,7 +266,8 @@ class Decoder:
                 ids, _ = self._pad([prompt[start:end]])
                 self.network(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
                 chunk = [
-                    (layer.keys[:, :, start:].clone(), layer.values[:, :, start:].clone()) for layer in cache.layers
+                    (layer.keys[:, :, start:].clone(), layer.values[:, :, start:].clone())
+                    for layer in cache.layers
                 ]
             self.chunks[key] = chunk
             self.chunks.move_to_end(key)
@@ -251,11 +283,16 @@ class Decoder:
 
         cache = DynamicCache()
         longest = max(heads, key=len)
-        blank = [(torch.zeros_like(keys), torch.zeros_like(values)) for keys, values in longest[0]] if longest else []
+        blank = (
+            [(torch.zeros_like(keys), torch.zeros_like(values)) for keys, values in longest[0]]
+            if longest
+            else []
+        )
         rows = [[blank] * (len(longest) - len(head)) + head for head in heads]
         for layer in range(len(blank)):
             keys, values = (
-                torch.cat([torch.cat([chunk[layer][side] for chunk in row], 2) for row in rows]) for side in (0, 1)
+                torch.cat([torch.cat([chunk[layer][side] for chunk in row], 2) for row in rows])
+                for side in (0, 1)
             )
             cache.update(keys, values, layer)
         return cache

@@ -37,11 +37,14 @@ class Transformers(LocalEngine):
         Setting("Bfloat16 | float32: twice the memory, replies that do not depend on the batch."),
     ] = "bfloat16"
     quantization: Annotated[
-        Literal["int8", "int4"] | None, Setting("Int8 | int4 (bitsandbytes): a half or a quarter of the memory.")
+        Literal["int8", "int4"] | None,
+        Setting("Int8 | int4 (bitsandbytes): a half or a quarter of the memory."),
     ] = None
     batch_size: Annotated[Count, Setting("Number of calls per forward pass."), ORDER_OF_SUMS] = 16
     device: Annotated[
-        str, Setting("auto | cpu | cuda | cuda:1 | mps. auto distributes the layers over several GPUs."), ORDER_OF_SUMS
+        str,
+        Setting("auto | cpu | cuda | cuda:1 | mps. auto distributes the layers over several GPUs."),
+        ORDER_OF_SUMS,
     ] = "auto"
 
     # raise it when equal calls get other replies than before
@@ -54,7 +57,9 @@ class Transformers(LocalEngine):
         bare = replace(call, prompt=replace(call.prompt, prefill=""))
         return f"{super().render(bare)}{self._seam}{call.prompt.prefill}"
 
-    def answer(self, calls: Sequence[ModelCall], adapter: Adapter | None = None) -> Sequence[ModelReply | Exception]:
+    def answer(
+        self, calls: Sequence[ModelCall], adapter: Adapter | None = None
+    ) -> Sequence[ModelReply | Exception]:
         """Answer calls, with an adapter if there is one. It is loaded for its first batch."""
         with self._lock:
             self._check_open()
@@ -72,7 +77,9 @@ class Transformers(LocalEngine):
             for kind, run in ((Generate, self._generate), (Choose, self._choose)):
                 rows = [index for index in prompts if isinstance(calls[index], kind)]
                 if rows:
-                    results = run([prompts[index] for index in rows], [calls[index] for index in rows])
+                    results = run(
+                        [prompts[index] for index in rows], [calls[index] for index in rows]
+                    )
                     replies.update(zip(rows, results, strict=True))
             return [replies[index] for index in range(len(calls))]
 
@@ -84,14 +91,21 @@ class Transformers(LocalEngine):
 
     def _generate(self, prompts: list[list[int]], calls: list[Any]) -> list[ModelReply]:
         """Generate the reasoning of all calls that use it, and then all answers."""
-        texts = {row: self.render(call) for row, call in enumerate(calls) if self._template.thinks(call)}
+        texts = {
+            row: self.render(call) for row, call in enumerate(calls) if self._template.thinks(call)
+        }
         thoughts: dict[int, Completion] = {}
         if texts:
-            first = [thinking_call(calls[row], self._thinking.budget, text) for row, text in texts.items()]
+            first = [
+                thinking_call(calls[row], self._thinking.budget, text)
+                for row, text in texts.items()
+            ]
             outputs = self._write([prompts[row] for row in texts], first, special=True)
             thoughts = dict(zip(texts, outputs, strict=True))
             prompts = [
-                self._tokens.encode(leading(texts[row], thoughts[row].text, calls[row])) if row in texts else prompt
+                self._tokens.encode(leading(texts[row], thoughts[row].text, calls[row]))
+                if row in texts
+                else prompt
                 for row, prompt in enumerate(prompts)
             ]
         return [
@@ -99,7 +113,9 @@ class Transformers(LocalEngine):
             for row, reply in enumerate(self._write(prompts, calls))
         ]
 
-    def _write(self, prompts: list[list[int]], calls: Sequence[Generate], *, special: bool = False) -> list[Completion]:
+    def _write(
+        self, prompts: list[list[int]], calls: Sequence[Generate], *, special: bool = False
+    ) -> list[Completion]:
         """Generate one text per call, with special tokens or without."""
         started = time.perf_counter()
         decode = partial(self._tokens.decode, special=special)
@@ -118,10 +134,17 @@ class Transformers(LocalEngine):
         started = time.perf_counter()
         spellings = [self._tokens.spelling(call.options) for call in calls]
         conditionals, cached = self._decoder.choose(prompts, spellings)
-        scores = [spelling.score(conditional) for spelling, conditional in zip(spellings, conditionals, strict=True)]
+        scores = [
+            spelling.score(conditional)
+            for spelling, conditional in zip(spellings, conditionals, strict=True)
+        ]
         seconds = (time.perf_counter() - started) / len(calls)
         return [
-            Choice(*scores[row], Usage(len(prompts[row]), cached[row], 1, seconds), self._template.flags(call))
+            Choice(
+                *scores[row],
+                Usage(len(prompts[row]), cached[row], 1, seconds),
+                self._template.flags(call),
+            )
             for row, call in enumerate(calls)
         ]
 
@@ -142,13 +165,17 @@ class Transformers(LocalEngine):
         if not config.get("is_encoder_decoder"):
             return None
         if "relative_attention_num_buckets" not in config:
-            raise ConfigError(f"{folder}: unknown encoder-decoder model. Only T5 and its relatives are supported.")
+            raise ConfigError(
+                f"{folder}: unknown encoder-decoder model. Only T5 and its relatives are supported."
+            )
         seam = ""
         for key in ("eos_token_id", "decoder_start_token_id"):
             number = config.get(key)
             token = self._tokens.tokenizer.id_to_token(number) if isinstance(number, int) else None
             if token is None:
-                raise DataError(f"{folder / 'config.json'}: {key} is not a token of tokenizer.json. Get it again.")
+                raise DataError(
+                    f"{folder / 'config.json'}: {key} is not a token of tokenizer.json. Get it again."
+                )
             seam += token
         return seam
 
@@ -160,7 +187,9 @@ class Transformers(LocalEngine):
     @cached_property
     def _grammars(self) -> Grammars:
         tokenizer = (self._tokens.folder / "tokenizer.json").read_text(encoding="utf-8")
-        return Grammars(tokenizer, self._end_tokens, self._decoder.network.config.get_text_config().vocab_size)
+        return Grammars(
+            tokenizer, self._end_tokens, self._decoder.network.config.get_text_config().vocab_size
+        )
 
     @cached_property
     def _end_tokens(self) -> frozenset[int]:

@@ -82,22 +82,30 @@ class AdapterSwitch:
 
     def _load(self, adapter: Adapter) -> None:
         if find_spec("peft") is None:
-            raise ConfigError(f"engine=transformers needs peft for an adapter. Run: {install_command('train')}")
+            raise ConfigError(
+                f"engine=transformers needs peft for an adapter. Run: {install_command('train')}"
+            )
         from peft import PeftModel
 
         # PEFT uses a name that transformers 5 deprecates. Filters are global, so they are not restored.
-        warnings.filterwarnings("ignore", message="`is_gradient_checkpointing`", category=FutureWarning)
+        warnings.filterwarnings(
+            "ignore", message="`is_gradient_checkpointing`", category=FutureWarning
+        )
         check_layers(adapter, self._folder)
         name = str(len(self._names))
         settings = {"adapter_name": name, "torch_device": str(self._network.device)}
         try:
             if self._peft is None:
-                self._peft = PeftModel.from_pretrained(self._network, str(adapter.folder), **settings).eval()
+                self._peft = PeftModel.from_pretrained(
+                    self._network, str(adapter.folder), **settings
+                ).eval()
             else:
                 self._peft.load_adapter(str(adapter.folder), **settings)
         except (ValueError, TypeError, KeyError, RuntimeError, OSError) as error:
             reason = " ".join(str(error).split())[:300]
-            raise DataError(f"adapter {adapter.name}: PEFT cannot load {adapter.folder}: {reason}") from error
+            raise DataError(
+                f"adapter {adapter.name}: PEFT cannot load {adapter.folder}: {reason}"
+            ) from error
         self._names[adapter] = name
         self._peft.base_model.disable_adapter_layers()  # PEFT activates a new one
         self.active = None
@@ -107,11 +115,19 @@ def _device(name: str) -> Any:
     import torch
 
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        name = (
+            "cuda"
+            if torch.cuda.is_available()
+            else "mps"
+            if torch.backends.mps.is_available()
+            else "cpu"
+        )
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"engine.device={name}: torch cannot use it ({error}). Use auto or cpu.") from error
+        raise ConfigError(
+            f"engine.device={name}: torch cannot use it ({error}). Use auto or cpu."
+        ) from error
 
 
 def _quantization_config(quantization: str, dtype: str) -> Any:

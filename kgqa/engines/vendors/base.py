@@ -24,7 +24,15 @@ from kgqa.engines.openai.requests import build_chat, too_long
 from kgqa.engines.openai.responses import Response
 from kgqa.engines.openai.transport import BUSY, Refused
 from kgqa.engines.thinking import Thinking, read_reply
-from kgqa.errors import BudgetSpent, ConfigError, EngineError, KgqaError, PromptTooLong, ServerLost, UsageError
+from kgqa.errors import (
+    BudgetSpent,
+    ConfigError,
+    EngineError,
+    KgqaError,
+    PromptTooLong,
+    ServerLost,
+    UsageError,
+)
 from kgqa.protocols import Deliver
 from kgqa.types import Choice, Completion, Json, JsonObject
 from kgqa.util.optional_deps import require_packages
@@ -48,25 +56,32 @@ class VendorEngine(BaseEngine):
         NotIdentity("what it loads has it"),
     ] = None
     base_url: Annotated[
-        str | None, Setting("Address of a proxy. null: the vendor's."), NotIdentity("what it loads has it")
+        str | None,
+        Setting("Address of a proxy. null: the vendor's."),
+        NotIdentity("what it loads has it"),
     ] = None
     timeout: Annotated[Seconds, Setting("Timeout of one attempt in seconds."), REACHING] = 300.0
     retries: Annotated[Natural, Setting("Retries by the vendor's client."), REACHING] = 8
     concurrency: Annotated[
         Count | None,
-        Setting("Maximum number of parallel calls. null: 32, and up to 1,024 while replies are fast."),
+        Setting(
+            "Maximum number of parallel calls. null: 32, and up to 1,024 while replies are fast."
+        ),
         REACHING,
     ] = None
     budget_tokens: Annotated[
         Count | None,
-        Setting("Maximum number of new prompt and generated tokens. At the limit the run stops and can be resumed."),
+        Setting(
+            "Maximum number of new prompt and generated tokens. At the limit the run stops and can be resumed."
+        ),
         REACHING,
     ] = None
-    budget_usd: Annotated[Dollars | None, Setting("Maximum cost in US dollars, by the preset's prices."), REACHING] = (
-        None
-    )
+    budget_usd: Annotated[
+        Dollars | None, Setting("Maximum cost in US dollars, by the preset's prices."), REACHING
+    ] = None
     extra_body: Annotated[
-        Mapping[str, Json] | None, Setting("Keys that replace those of every request. Part of the run's ID.")
+        Mapping[str, Json] | None,
+        Setting("Keys that replace those of every request. Part of the run's ID."),
     ] = None
 
     streaming: ClassVar[bool] = True
@@ -85,7 +100,10 @@ class VendorEngine(BaseEngine):
 
     def loads(self) -> JsonObject:
         """Return what is known of the model. Its weights are not."""
-        return {"model_name": self._name, **({"deployment": self.base_url} if self.base_url else {})}
+        return {
+            "model_name": self._name,
+            **({"deployment": self.base_url} if self.base_url else {}),
+        }
 
     @property
     def max_concurrency(self) -> int:
@@ -101,20 +119,25 @@ class VendorEngine(BaseEngine):
         require_packages(*self.package)
         key = os.environ.get(self.key_variable, "").strip()
         if not key or not key.isascii() or not key.isprintable():
-            raise ConfigError(f"${self.key_variable} has no valid key. Set it: export {self.key_variable}=…")
+            raise ConfigError(
+                f"${self.key_variable} has no valid key. Set it: export {self.key_variable}=…"
+            )
         return key
 
     def render(self, call: ModelCall) -> str:
         """Return the prompt for users. Only the vendor knows the rendered text."""
         return "\n\n".join(
-            f"[{each['role']}]\n{each['content']}" for each in build_chat(call.prompt, "hosted")["messages"]
+            f"[{each['role']}]\n{each['content']}"
+            for each in build_chat(call.prompt, "hosted")["messages"]
         )
 
     def count_tokens(self, text: str) -> int:
         return estimate_tokens(text)
 
     def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:  # noqa: ARG002
-        self._loop.submit(self._serve(call)).add_done_callback(lambda future: self._deliver(future, deliver))
+        self._loop.submit(self._serve(call)).add_done_callback(
+            lambda future: self._deliver(future, deliver)
+        )
 
     def close(self) -> None:
         """Drop all calls and their connections."""
@@ -137,7 +160,9 @@ class VendorEngine(BaseEngine):
         """Close the connections, if there are any."""
 
     def _check_adapter(self, adapter: Adapter) -> bool:
-        raise ConfigError(f"adapter {adapter.name}: vendors accept no adapters. Choose an engine with weights.")
+        raise ConfigError(
+            f"adapter {adapter.name}: vendors accept no adapters. Choose an engine with weights."
+        )
 
     async def _serve(self, call: ModelCall) -> ModelReply:
         if reason := self._budget.explain_spent():
@@ -165,9 +190,13 @@ class VendorEngine(BaseEngine):
             parsed = Generate(call.prompt, PARSED_TOKENS, role=call.role)
             reply = await self.send(parsed)
             flags = self._flag(parsed, reply)
-            return choose_parsed(call.options, Response(replace(reply, flags=flags)), ChoiceCosts(), thinks=False)
+            return choose_parsed(
+                call.options, Response(replace(reply, flags=flags)), ChoiceCosts(), thinks=False
+            )
         if call.logprobs is not None:
-            raise EngineError("logprobs: this vendor does not list log-probabilities. Use another engine")
+            raise EngineError(
+                "logprobs: this vendor does not list log-probabilities. Use another engine"
+            )
         started = time.perf_counter()
         reply = await self.send(call)
         usage = replace(reply.usage, seconds=time.perf_counter() - started)
@@ -176,7 +205,11 @@ class VendorEngine(BaseEngine):
         prefill = call.prompt.prefill
         if prefill and text.lstrip().startswith(prefill):
             text = text.lstrip()[len(prefill) :]
-        return replace(reply, text=text, finish="stop", stopped_by=stop) if stop else replace(reply, text=text)
+        return (
+            replace(reply, text=text, finish="stop", stopped_by=stop)
+            if stop
+            else replace(reply, text=text)
+        )
 
     def _flag(self, call: Generate, reply: Completion) -> tuple[str, ...]:
         """Return the flags of a reply, with those for what the vendor does not support."""
@@ -202,13 +235,21 @@ class VendorEngine(BaseEngine):
                 else too_long(refused, build_chat(call.prompt, "hosted"))
             )
         if status == 402 or meaning == "used_up":
-            return UsageError(f"the account is used up: {refused.message}. All replies so far are saved.")
+            return UsageError(
+                f"the account is used up: {refused.message}. All replies so far are saved."
+            )
         if status in (401, 403) or meaning == "key":
-            return ConfigError(f"the vendor does not accept the key of ${self.key_variable}: {refused.message}")
+            return ConfigError(
+                f"the vendor does not accept the key of ${self.key_variable}: {refused.message}"
+            )
         if status == 404:
-            return ConfigError(f"the vendor does not know the model {self._name}: {refused.message}")
+            return ConfigError(
+                f"the vendor does not know the model {self._name}: {refused.message}"
+            )
         if status in BUSY:
-            return ServerLost(f"the vendor is overloaded after {self.retries} retries: {refused.message}")
+            return ServerLost(
+                f"the vendor is overloaded after {self.retries} retries: {refused.message}"
+            )
         return refused
 
     @property
@@ -233,4 +274,6 @@ class VendorEngine(BaseEngine):
 
     @cached_property
     def _budget(self) -> ServerBudget:
-        return ServerBudget(self.budget_tokens, self.budget_usd, self.model.find_prices(is_batch=self.sends_batches))
+        return ServerBudget(
+            self.budget_tokens, self.budget_usd, self.model.find_prices(is_batch=self.sends_batches)
+        )

@@ -41,15 +41,21 @@ class Anthropic(VendorEngine):
 
     thinking_off: Annotated[
         Literal["disabled", "omitted"],
-        Setting("What requests without reasoning contain: disabled | omitted, for models that reject disabled."),
+        Setting(
+            "What requests without reasoning contain: disabled | omitted, for models that reject disabled."
+        ),
     ] = "disabled"
     batch: Annotated[
         bool,
-        Setting("true: send calls in waves through Anthropic's Batch API, for half the price and within a day."),
+        Setting(
+            "true: send calls in waves through Anthropic's Batch API, for half the price and within a day."
+        ),
         NotIdentity("the same model answers, at another time"),
     ] = False
     batch_wait: Annotated[
-        Seconds, Setting("Seconds without a new call, after which the calls so far are sent as a batch."), REACHING
+        Seconds,
+        Setting("Seconds without a new call, after which the calls so far are sent as a batch."),
+        REACHING,
     ] = batches.WAIT
 
     calls_functions: ClassVar[bool] = True
@@ -67,7 +73,9 @@ class Anthropic(VendorEngine):
         key = self.find_key()
         from anthropic import AsyncAnthropic
 
-        return AsyncAnthropic(api_key=key, base_url=self.base_url, timeout=self.timeout, max_retries=self.retries)
+        return AsyncAnthropic(
+            api_key=key, base_url=self.base_url, timeout=self.timeout, max_retries=self.retries
+        )
 
     async def send(self, call: Generate) -> Completion:
         return read_message(await self._request(self.write_request(call), call), call)
@@ -120,7 +128,10 @@ class Anthropic(VendorEngine):
             body["thinking"] = {"type": "adaptive"}
         elif self._thinking.budget:
             body["max_tokens"] = call.max_tokens + max(LEAST_BUDGET, self._thinking.budget)
-            body["thinking"] = {"type": "enabled", "budget_tokens": max(LEAST_BUDGET, self._thinking.budget)}
+            body["thinking"] = {
+                "type": "enabled",
+                "budget_tokens": max(LEAST_BUDGET, self._thinking.budget),
+            }
         elif self.thinking_off == "disabled":
             body["thinking"] = {"type": "disabled"}
         if output:
@@ -187,7 +198,10 @@ def _read_result(result: Any) -> Outcome:
         case "errored":
             error = result.error.to_dict()
             inner = error.get("error") or error
-            return Outcome(CLIENT_ERROR if inner.get("type") == "invalid_request_error" else SERVER_ERROR, inner)
+            return Outcome(
+                CLIENT_ERROR if inner.get("type") == "invalid_request_error" else SERVER_ERROR,
+                inner,
+            )
     return Outcome(SERVER_ERROR, {"message": f"the request is {result.type}"})
 
 
@@ -196,7 +210,11 @@ def _write_messages(messages: list[dict[str, Json]]) -> Iterator[dict[str, Json]
     results: list[Json] = []
     for each in messages:
         if each["role"] == "tool":
-            result = {"type": "tool_result", "tool_use_id": each["tool_call_id"], "content": each["content"]}
+            result = {
+                "type": "tool_result",
+                "tool_use_id": each["tool_call_id"],
+                "content": each["content"],
+            }
             results.append(result)
             continue
         if results:
@@ -220,12 +238,21 @@ def _write_call(call: Json) -> Json:
         arguments = None
     if not isinstance(arguments, dict):
         arguments = {"arguments": call["function"]["arguments"]}
-    return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments}
+    return {
+        "type": "tool_use",
+        "id": call["id"],
+        "name": call["function"]["name"],
+        "input": arguments,
+    }
 
 
 def _write_tool(function: Json) -> Json:
     schema = function.get("parameters") or {"type": "object", "properties": {}}
-    return {"name": function["name"], "description": function.get("description", ""), "input_schema": schema}
+    return {
+        "name": function["name"],
+        "description": function.get("description", ""),
+        "input_schema": schema,
+    }
 
 
 def _write_choice(choice: Json) -> Json:
@@ -244,7 +271,9 @@ def read_message(message: Mapping[str, Json], call: Generate) -> Completion:
     ]
     usage = message.get("usage") or {}
     cached = usage.get("cache_read_input_tokens") or 0
-    prompt = (usage.get("input_tokens") or 0) + cached + (usage.get("cache_creation_input_tokens") or 0)
+    prompt = (
+        (usage.get("input_tokens") or 0) + cached + (usage.get("cache_creation_input_tokens") or 0)
+    )
     reasoning = (usage.get("output_tokens_details") or {}).get("thinking_tokens") or 0
     reason = message.get("stop_reason")
     flags = {

@@ -44,9 +44,13 @@ class Gemini(VendorEngine):
         key = self.find_key()
         from google import genai
 
-        options = {"timeout": round(1000 * self.timeout), "retry_options": {"attempts": self.retries + 1}}
+        options = {
+            "timeout": round(1000 * self.timeout),
+            "retry_options": {"attempts": self.retries + 1},
+        }
         return genai.Client(
-            api_key=key, http_options={**options, **({"base_url": self.base_url} if self.base_url else {})}
+            api_key=key,
+            http_options={**options, **({"base_url": self.base_url} if self.base_url else {})},
         )
 
     async def send(self, call: Generate) -> Completion:
@@ -75,11 +79,20 @@ class Gemini(VendorEngine):
         if call.stop and not self._thinking.budget:
             config["stop_sequences"] = list(call.stop[:MAX_STOPS])
         if call.schema is not None and bound_schema(call.schema) is not None:
-            config |= {"response_mime_type": "application/json", "response_json_schema": json.loads(call.schema)}
+            config |= {
+                "response_mime_type": "application/json",
+                "response_json_schema": json.loads(call.schema),
+            }
         if self._thinking.effort:
-            config["thinking_config"] = {"include_thoughts": True, "thinking_level": self._thinking.effort.upper()}
+            config["thinking_config"] = {
+                "include_thoughts": True,
+                "thinking_level": self._thinking.effort.upper(),
+            }
         elif self._thinking.budget:
-            config["thinking_config"] = {"include_thoughts": True, "thinking_budget": self._thinking.budget}
+            config["thinking_config"] = {
+                "include_thoughts": True,
+                "thinking_budget": self._thinking.budget,
+            }
         elif self.thinking_off == "disabled":
             config["thinking_config"] = {"thinking_budget": 0}
         contents = [

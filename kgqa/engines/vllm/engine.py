@@ -45,7 +45,9 @@ CPU_CACHE = 4.0
 ADDRESS = "http://vllm/v1"
 # an answer can take long, and a server that does not answer has crashed
 POLICY = RetryPolicy(timeout=86_400, retries=0, backoff=0.5, server_timeout=0)
-GpuShare = Annotated[float, Validator("must be a share above 0, at most 1", lambda share: 0 < share <= 1)]
+GpuShare = Annotated[
+    float, Validator("must be a share above 0, at most 1", lambda share: 0 < share <= 1)
+]
 Gibibytes = Annotated[float, Validator("must be above 0 GiB, or null", lambda size: size > 0)]
 
 
@@ -65,7 +67,9 @@ class Vllm(LocalEngine):
     ] = "bfloat16"
     quantization: Annotated[
         str | None,
-        Setting("Quantization method of vLLM, e.g. fp8, awq, gptq, bitsandbytes. null: that of the weights."),
+        Setting(
+            "Quantization method of vLLM, e.g. fp8, awq, gptq, bitsandbytes. null: that of the weights."
+        ),
     ] = None
     max_num_seqs: Annotated[
         Count | None,
@@ -76,13 +80,22 @@ class Vllm(LocalEngine):
         ORDER_OF_SUMS,
     ] = None
     tensor_parallel: Annotated[
-        Count, Setting("Number of GPUs per copy of the model. It changes the order of sums, and so the rounding.")
+        Count,
+        Setting(
+            "Number of GPUs per copy of the model. It changes the order of sums, and so the rounding."
+        ),
     ] = 1
-    data_parallel: Annotated[Count, Setting("Number of copies of the model, each on its own GPUs."), ORDER_OF_SUMS] = 1
-    gpu_memory_utilization: Annotated[GpuShare, Setting("Share of each GPU's memory."), ORDER_OF_SUMS] = 0.9
+    data_parallel: Annotated[
+        Count, Setting("Number of copies of the model, each on its own GPUs."), ORDER_OF_SUMS
+    ] = 1
+    gpu_memory_utilization: Annotated[
+        GpuShare, Setting("Share of each GPU's memory."), ORDER_OF_SUMS
+    ] = 0.9
     cache: Annotated[
         Gibibytes | None,
-        Setting("GiB for keys and values. null: the rest of gpu_memory_utilization, or 4 on a CPU."),
+        Setting(
+            "GiB for keys and values. null: the rest of gpu_memory_utilization, or 4 on a CPU."
+        ),
         ORDER_OF_SUMS,
     ] = None
     prefix_caching: Annotated[
@@ -90,19 +103,25 @@ class Vllm(LocalEngine):
     ] = True
     enforce_eager: Annotated[
         bool | None,
-        Setting("true: start in seconds, without compilation and CUDA graphs. null: true on a CPU, otherwise false."),
+        Setting(
+            "true: start in seconds, without compilation and CUDA graphs. null: true on a CPU, otherwise false."
+        ),
     ] = None
     batch_invariant: Annotated[
         bool, Setting("true: replies do not depend on the batch. Slower, needs an H100 or later.")
     ] = False
     extra_args: Annotated[
         Mapping[str, Json] | None,
-        Setting("Other arguments of vLLM's engine, e.g. {kv_cache_dtype: fp8, pipeline_parallel_size: 2}."),
+        Setting(
+            "Other arguments of vLLM's engine, e.g. {kv_cache_dtype: fp8, pipeline_parallel_size: 2}."
+        ),
         AddedLater(),
     ] = None
     devices: Annotated[
         tuple[int | str, ...] | None,
-        Setting("GPUs of this model, as in CUDA_VISIBLE_DEVICES, e.g. [4,5,6,7]. null: planned by kgqa (see gpus)."),
+        Setting(
+            "GPUs of this model, as in CUDA_VISIBLE_DEVICES, e.g. [4,5,6,7]. null: planned by kgqa (see gpus)."
+        ),
         NotIdentity("where it runs", reported=False),
     ] = None
 
@@ -151,7 +170,9 @@ class Vllm(LocalEngine):
         for runtime in runtimes:
             runtime.close()
 
-    async def _reply(self, runtime: _Runtime, call: ModelCall, adapter: Adapter | None) -> ModelReply:
+    async def _reply(
+        self, runtime: _Runtime, call: ModelCall, adapter: Adapter | None
+    ) -> ModelReply:
         await runtime.start()
         connection = runtime.connect(adapter)
         try:
@@ -176,7 +197,9 @@ class Vllm(LocalEngine):
         continued = await asyncio.to_thread(self._tokens.encode, leading(text, thought.text, call))
         return join_thought(thought, await self._generate(connection, continued, call))
 
-    async def _generate(self, connection: Connection, prompt: list[int], call: Generate, **more: Json) -> Completion:
+    async def _generate(
+        self, connection: Connection, prompt: list[int], call: Generate, **more: Json
+    ) -> Completion:
         settings = generation_settings(call, "vllm")
         flags = self._template.flags(call)
         if call.schema is not None:
@@ -186,7 +209,9 @@ class Vllm(LocalEngine):
             flags += ("unconstrained",) if schema is None else ()
             more |= {} if schema is None else {"structured_outputs": {"json": schema}}
         ends = {"stop_token_ids": list(self._tokens.end_tokens)}
-        response = await connection.complete(COMPLETIONS, {"prompt": prompt, **settings, **ends, **more})
+        response = await connection.complete(
+            COMPLETIONS, {"prompt": prompt, **settings, **ends, **more}
+        )
         response.add_flags(*flags)
         if call.logprobs is None:
             return response.reply
@@ -197,7 +222,9 @@ class Vllm(LocalEngine):
         """Score all paths of the options' tree in parallel. The prompt is computed once, then cached."""
         spelling, costs = self._tokens.spelling(call.options), ChoiceCosts()
         paths = spelling.following.items()
-        requests = (list_vllm(connection, [*prompt, *path], list(tokens), costs) for path, tokens in paths)
+        requests = (
+            list_vllm(connection, [*prompt, *path], list(tokens), costs) for path, tokens in paths
+        )
         lists = await asyncio.gather(*requests)
         conditional = {
             (*path, token): listed[token]
@@ -216,7 +243,9 @@ class Vllm(LocalEngine):
 
         on_cpu = current_platform.is_cpu()
         if on_cpu and self.batch_invariant:
-            raise ConfigError("engine.batch_invariant=true: needs a GPU. On a CPU use engine.dtype=float32.")
+            raise ConfigError(
+                "engine.batch_invariant=true: needs a GPU. On a CPU use engine.dtype=float32."
+            )
         cache = CPU_CACHE if on_cpu and self.cache is None else self.cache
         eager = on_cpu if self.enforce_eager is None else self.enforce_eager
         options: dict[str, Json] = {
@@ -244,7 +273,9 @@ class Vllm(LocalEngine):
             options |= {"enable_auto_tool_choice": True, "tool_call_parser": self.model.tool_parser}
         for name in self.extra_args or {}:
             if name in options:
-                raise ConfigError(f"engine.extra_args={name}: kgqa sets this argument. Use the keys of engine=vllm.")
+                raise ConfigError(
+                    f"engine.extra_args={name}: kgqa sets this argument. Use the keys of engine=vllm."
+                )
         # Otherwise vLLM compiles parts of its sampler, for half a minute on a CPU
         return {**options, **(self.extra_args or {})}, {
             "VLLM_BATCH_INVARIANT": str(int(self.batch_invariant)),
@@ -261,7 +292,9 @@ class Vllm(LocalEngine):
             "enable_lora": True,
             "max_loras": len(self._views),
             "max_lora_rank": next(room for room in RANKS if room >= rank),
-            "lora_modules": [f"{adapter.served_name or adapter.name}={adapter.folder}" for adapter in self._views],
+            "lora_modules": [
+                f"{adapter.served_name or adapter.name}={adapter.folder}" for adapter in self._views
+            ],
         }
 
 

@@ -45,7 +45,10 @@ class VllmProcess:
     """
 
     def __init__(
-        self, options: Mapping[str, Json], environment: Mapping[str, str], devices: Sequence[int | str] = ()
+        self,
+        options: Mapping[str, Json],
+        environment: Mapping[str, str],
+        devices: Sequence[int | str] = (),
     ) -> None:
         self._options, self._environment, self._devices = options, environment, devices
         # mkdtemp makes the folder with mode 0700
@@ -101,7 +104,9 @@ class VllmProcess:
             self._log.unlink(missing_ok=True)
 
     def _build_environment(self) -> dict[str, str]:
-        visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, self._devices))} if self._devices else {}
+        visible = (
+            {"CUDA_VISIBLE_DEVICES": ",".join(map(str, self._devices))} if self._devices else {}
+        )
         # a fork would lose the threads of the server
         spawn = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
         return {**QUIET, **os.environ, **spawn, **self._environment, **visible}
@@ -119,12 +124,18 @@ class VllmProcess:
     def _read_error(self) -> str:
         """Return the last error of vLLM's processes, and the log file."""
         self._failed = True
-        lines = [PREFIX.sub("", line) for line in self._log.read_text("utf-8", errors="replace").splitlines()]
+        lines = [
+            PREFIX.sub("", line)
+            for line in self._log.read_text("utf-8", errors="replace").splitlines()
+        ]
         places = [number for number, line in enumerate(lines) if ERROR.match(line)]
         if not places:
             return f"no reason given, see {self._log}"
         # an error that points to another one explains nothing
-        place = next((each for each in reversed(places) if "See root cause above" not in lines[each]), places[-1])
+        place = next(
+            (each for each in reversed(places) if "See root cause above" not in lines[each]),
+            places[-1],
+        )
         reason = " ".join(" ".join(lines[place : place + 4]).split())[:SHOWN]
         return f"{reason} (more in {self._log})"
 

@@ -63,7 +63,9 @@ def build_index(session: Session, display: Display) -> tuple[Mapping[str, Any], 
         """Run a program with the run's model, and report its cost."""
         with session.runner() as runner:
             (ended,) = runner.run([("index", program)])
-        own, new = (total(tallies.values()) for tallies in (runner.ledger.method, runner.ledger.paid))
+        own, new = (
+            total(tallies.values()) for tallies in (runner.ledger.method, runner.ledger.paid)
+        )
         monitor.line(
             f"model calls of the index: {own.calls:,} calls, {own.usage.tokens:,} tokens, "
             f"{new.calls:,} calls and {new.usage.tokens:,} tokens of them new"
@@ -72,7 +74,10 @@ def build_index(session: Session, display: Display) -> tuple[Mapping[str, Any], 
             raise ended.result
         return ended.result
 
-    with monitor_work(display, INDEX_BUILD, folder.path) as monitor, monitor.counting("passages") as advance:
+    with (
+        monitor_work(display, INDEX_BUILD, folder.path) as monitor,
+        monitor.counting("passages") as advance,
+    ):
 
         def count(step: str, more: int, of: int | None) -> None:
             nonlocal passages
@@ -130,11 +135,15 @@ def explain_lacks(corpus: Mapping[str, Any], command: str) -> str:
     if failed := corpus.get("failed"):
         calls = pluralize(failed, "model call")
         return f"warning: {calls} of the index failed, so it is not complete. To repeat only these: {command}"
-    empty = max(corpus.get(name, 0) for name in ("without_triples", "without_entities", "unreadable"))
+    empty = max(
+        corpus.get(name, 0) for name in ("without_triples", "without_entities", "unreadable")
+    )
     if empty <= UNMATCHED * count:
         return ""
     listed = [f"{corpus[name]:,} {label}" for name, label in LACKS.items() if corpus.get(name)]
-    return f"warning: of {count:,} passages {', '.join(listed)}. kgqa finds these by their text only."
+    return (
+        f"warning: of {count:,} passages {', '.join(listed)}. kgqa finds these by their text only."
+    )
 
 
 def measure_retriever(session: Session, index: PoolIndex | None) -> dict[str, int] | None:

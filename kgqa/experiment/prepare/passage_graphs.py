@@ -24,14 +24,18 @@ class PassageGraphs:
 
     def __init__(self, experiment: Experiment, linker: PassageGraph) -> None:
         self._experiment = experiment
-        self.store = GraphStore(outputs() / "graphs", experiment.name("graph"), linker, lambda: self.corpus)
+        self.store = GraphStore(
+            outputs() / "graphs", experiment.name("graph"), linker, lambda: self.corpus
+        )
 
     @cached_property
     def corpus(self) -> tuple[Passage, ...]:
         """Return all passages of the dataset's corpus. Raises ConfigError if there are too many to link."""
         some = tuple(islice(self._experiment.data.corpus.passages(), LARGEST + 1))
         if len(some) > LARGEST:
-            raise ConfigError(f"the corpus has more than {LARGEST:,} passages. Choose method.scope=own")
+            raise ConfigError(
+                f"the corpus has more than {LARGEST:,} passages. Choose method.scope=own"
+            )
         return text_passages(some)
 
     def build(self, questions: Sequence[Question], display: Display) -> int:
@@ -57,4 +61,6 @@ class PassageGraphs:
         if getattr(self._experiment.method, "scope", "own") == "corpus":
             return [self.corpus]
         pools = (text_passages(question.passages) for question in questions)
-        return list({tuple(passage.id for passage in pool): pool for pool in pools if pool}.values())
+        return list(
+            {tuple(passage.id for passage in pool): pool for pool in pools if pool}.values()
+        )

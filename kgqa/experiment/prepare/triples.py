@@ -57,7 +57,10 @@ def request_triples(
     triples = ExtractedTriples(session.experiment.extractor)
     sums, flags = Counter(dict.fromkeys(SUMS, 0)), Counter[str]()
     count = sum(1 for _ in passages())
-    with session.runner(cache=cache) as runner, display.stage("passages", count, runner.ledger) as stage:
+    with (
+        session.runner(cache=cache) as runner,
+        display.stage("passages", count, runner.ledger) as stage,
+    ):
         for passage, extraction in run_extractions(runner, triples.extractor, passages()):
             sums["passages"] += 1
             if isinstance(extraction, Exception):
@@ -102,13 +105,17 @@ def extract_all(
 
 def _explain_missing(session: Session, passages: str) -> DataError:
     """Return the error of passages without triples, with the command that extracts them."""
-    overrides = [each for each in session.experiment.overrides if override_key(each) != REQUIRE_EXISTING]
+    overrides = [
+        each for each in session.experiment.overrides if override_key(each) != REQUIRE_EXISTING
+    ]
     key = f"{REQUIRE_EXISTING}=true: " if session.experiment.settings.require_existing else ""
     command = " ".join(["kgqa kg build", *overrides])
     return DataError(f"{key}no triples in {session.cache.path} for {passages}. Run: {command}")
 
 
-def _check_imported(session: Session, triples: ImportedTriples, passages: Passages, display: Display) -> None:
+def _check_imported(
+    session: Session, triples: ImportedTriples, passages: Passages, display: Display
+) -> None:
     """Report how many passages are not in the file of triples. They have no triples.
 
     Raises:
@@ -121,9 +128,13 @@ def _check_imported(session: Session, triples: ImportedTriples, passages: Passag
     first = f"the first {missing[0].title or missing[0].text[:40]!r}"
     line = f"{len(missing):,} of {count:,} passages are not in {triples.file}, {first}"
     if len(missing) == count:
-        raise DataError(f"kg=imported: {line}. Was it made for dataset={experiment.name('dataset')}?")
+        raise DataError(
+            f"kg=imported: {line}. Was it made for dataset={experiment.name('dataset')}?"
+        )
     if experiment.settings.require_existing:
-        raise DataError(f"kg.require_existing=true: {line}. Import the triples of all passages, or set it to false")
+        raise DataError(
+            f"kg.require_existing=true: {line}. Import the triples of all passages, or set it to false"
+        )
     display.line(f"{line}: they have no triples", alarm=True)
 
 
@@ -138,20 +149,30 @@ def prepare_triples(
     if imported := session.experiment.triple_file:
         _check_imported(session, imported, passages, display)
         return imported, Ledger()
-    return extract_all(session, passages, display, new_calls=not session.experiment.settings.require_existing)
+    return extract_all(
+        session, passages, display, new_calls=not session.experiment.settings.require_existing
+    )
 
 
 def describe_triples(
-    triples: ExtractedTriples | ImportedTriples, graphs: Sequence[GraphSize], questions: Sequence[Question]
+    triples: ExtractedTriples | ImportedTriples,
+    graphs: Sequence[GraphSize],
+    questions: Sequence[Question],
 ) -> dict[str, Json]:
     """Return the figures of TRACE's Table 5, and what the parser skipped or the file lacks."""
     figures: dict[str, Json] = dict(graph_statistics(graphs))
     if isinstance(triples, ImportedTriples):
-        return {"imported": str(triples.file), **figures, **triples.counts(distinct_passages(questions))}
+        return {
+            "imported": str(triples.file),
+            **figures,
+            **triples.counts(distinct_passages(questions)),
+        }
     return {**figures, **triples.figures}
 
 
-def measure_graphs(session: Session, triples: ExtractedTriples | ImportedTriples) -> list[GraphSize]:
+def measure_graphs(
+    session: Session, triples: ExtractedTriples | ImportedTriples
+) -> list[GraphSize]:
     """Return the size of each question's graph, from existing triples."""
 
     async def read_graph(question: Question) -> GraphSize:
@@ -174,16 +195,23 @@ def read_triples(session: Session, passages: Iterable[Passage]) -> ReadPassages:
         yield from ((passage, imported.triples(passage)) for passage in passages)
         return
     rest = iter(passages)
-    with closing(StoredCalls(session.cache.path.parent)) as stored, session.runner(cache=stored) as runner:
+    with (
+        closing(StoredCalls(session.cache.path.parent)) as stored,
+        session.runner(cache=stored) as runner,
+    ):
         while some := list(islice(rest, READ_TOGETHER)):
             extracted = {
                 passage.id: extraction
-                for passage, extraction in run_extractions(runner, session.experiment.extractor, some)
+                for passage, extraction in run_extractions(
+                    runner, session.experiment.extractor, some
+                )
             }
             for passage in some:
                 extraction = extracted[passage.id]
                 if isinstance(extraction, Exception):
-                    raise _explain_missing(session, f"{passage.title!r}: {describe_error(extraction)}")
+                    raise _explain_missing(
+                        session, f"{passage.title!r}: {describe_error(extraction)}"
+                    )
                 yield passage, parse_triples(extraction.completion, passage).triples
 
 
@@ -191,5 +219,7 @@ def corpus_passages(session: Session) -> Iterator[Passage]:
     """Return the passages of the corpus, `limit` of them."""
     settings = session.experiment.settings
     if settings.ids is not None or settings.sample is not None:
-        raise ConfigError("ids, sample: these select questions, not passages of --corpus. Set limit=N for N passages")
+        raise ConfigError(
+            "ids, sample: these select questions, not passages of --corpus. Set limit=N for N passages"
+        )
     return islice(session.experiment.data.corpus.passages(), settings.limit)

@@ -19,14 +19,21 @@ def demo(args: Namespace, terminal: Terminal) -> int:
         return 0
     experiments = demo_experiments(args.overrides)
     model, count = experiments[0].name("model"), len(experiments[0].data.questions)
-    terminal.line(f"{len(experiments)} methods, the same {count} questions, {model}. The first time takes minutes")
+    terminal.line(
+        f"{len(experiments)} methods, the same {count} questions, {model}. The first time takes minutes"
+    )
     try:
         results = list(run_demo(experiments, terminal))
     except ConfigError as error:
-        raise ConfigError(f"{error}\nTo see the demo without a model: kgqa demo --recorded") from error
+        raise ConfigError(
+            f"{error}\nTo see the demo without a model: kgqa demo --recorded"
+        ) from error
     show_demo(results, terminal)
     failures = [f"kgqa: {each.method}: {each.failure}" for each in results if each.failure]
-    terminal.lines((f"{line}. Run the same command again to retry failed questions" for line in failures), alarm=True)
+    terminal.lines(
+        (f"{line}. Run the same command again to retry failed questions" for line in failures),
+        alarm=True,
+    )
     folder = results[-1].folder
     terminal.line(f"report: {folder}/report.html. Every call of a question: kgqa show {folder} ID")
     return 2 if failures else 0
@@ -34,7 +41,9 @@ def demo(args: Namespace, terminal: Terminal) -> int:
 
 def _replay(overrides: Sequence[str], terminal: Terminal) -> None:
     if overrides:
-        raise ConfigError(f"{overrides[0]}: the recorded demo has no keys. Remove the key or --recorded")
+        raise ConfigError(
+            f"{overrides[0]}: the recorded demo has no keys. Remove the key or --recorded"
+        )
     recording, results = replay_demo()
     minutes = sum(each.seconds + each.triple_seconds for each in results) / 60
     remark = f", {recording.remark}" if recording.remark else ""
@@ -42,7 +51,9 @@ def _replay(overrides: Sequence[str], terminal: Terminal) -> None:
         f"RECORDED on {recording.made} by kgqa {recording.kgqa} ({recording.commit[:8]}) on {recording.cores} cores "
         f"({recording.platform}{remark}), where its model took {minutes:.1f} minutes."
     )
-    terminal.line("This makes no model calls: all replies are from the recording. On your machine: kgqa demo")
+    terminal.line(
+        "This makes no model calls: all replies are from the recording. On your machine: kgqa demo"
+    )
     show_demo(results, terminal)
 
 

@@ -64,9 +64,18 @@ def demo_experiments(overrides: Sequence[str] = ()) -> list[Experiment]:
         if (key := override_key(override)) in CHOSEN:
             raise ConfigError(f"{override}: kgqa demo sets {key} itself. Use kgqa run {override} …")
     trace = compose_experiment(merge_overrides(["experiment=demo"], overrides))
-    shared = [format_override("model", trace.config["model"]["name"]), format_override("limit", trace.settings.limit)]
+    shared = [
+        format_override("model", trace.config["model"]["name"]),
+        format_override("limit", trace.settings.limit),
+    ]
     others = [each for each in overrides if override_key(each).partition(".")[0] not in OF_TRACE]
-    return [*(compose_experiment(merge_overrides([f"method={method}"], shared, others)) for method in BASELINES), trace]
+    return [
+        *(
+            compose_experiment(merge_overrides([f"method={method}"], shared, others))
+            for method in BASELINES
+        ),
+        trace,
+    ]
 
 
 def run_demo(experiments: Sequence[Experiment], display: Display) -> Iterator[DemoResult]:
@@ -87,9 +96,14 @@ def run_demo(experiments: Sequence[Experiment], display: Display) -> Iterator[De
             traced = {each.question.id: each for each in read_trace(executed.run.folder)}
             questions = [traced[key] for key in experiment.data.ids]
             scored, cost = _score(experiment, questions), executed.run.metrics.cost
-            seconds, triples = cost.method.seconds, cost.extraction_paid.seconds if cost.extraction_paid else 0.0
+            seconds, triples = (
+                cost.method.seconds,
+                cost.extraction_paid.seconds if cost.extraction_paid else 0.0,
+            )
             name = experiment.name("method")
-            yield DemoResult(name, questions, scored, seconds, triples, executed.run.folder, executed.failure)
+            yield DemoResult(
+                name, questions, scored, seconds, triples, executed.run.folder, executed.failure
+            )
 
 
 def replay_demo() -> tuple[Recording, list[DemoResult]]:
@@ -100,7 +114,9 @@ def replay_demo() -> tuple[Recording, list[DemoResult]]:
     recording = Recording.read()
     with TemporaryDirectory(prefix="kgqa-") as folder:
         import_calls(Path(folder), CALLS)
-        return recording, [_replay(experiment, recording, Path(folder)) for experiment in demo_experiments()]
+        return recording, [
+            _replay(experiment, recording, Path(folder)) for experiment in demo_experiments()
+        ]
 
 
 def _replay(experiment: Experiment, recording: Recording, folder: Path) -> DemoResult:
@@ -112,10 +128,18 @@ def _replay(experiment: Experiment, recording: Recording, folder: Path) -> DemoR
     method = experiment.name("method")
     answers = {each.question.id: each.prediction.answer for each in questions}
     if calls.missing or answers != recording.answers.get(method):
-        cause = f"{calls.missing:,} calls of {method} are missing" if calls.missing else "answers differ"
-        raise DataError(f"{CALLS}: does not match this version of kgqa and conf/ ({cause}). {RENEW}")
+        cause = (
+            f"{calls.missing:,} calls of {method} are missing"
+            if calls.missing
+            else "answers differ"
+        )
+        raise DataError(
+            f"{CALLS}: does not match this version of kgqa and conf/ ({cause}). {RENEW}"
+        )
     return DemoResult(method, questions, _score(experiment, questions), seconds, triple_seconds)
 
 
 def _score(experiment: Experiment, questions: Sequence[TracedQuestion]) -> list[ScoredQuestion]:
-    return [score_question(each.question, each.prediction, experiment.profile) for each in questions]
+    return [
+        score_question(each.question, each.prediction, experiment.profile) for each in questions
+    ]

@@ -67,7 +67,11 @@ class DocumentAnswer(Artifact):
 
 
 def ask_documents(
-    question: str, sources: Sequence[Path], overrides: Sequence[str], display: Display, passages: int | None = None
+    question: str,
+    sources: Sequence[Path],
+    overrides: Sequence[str],
+    display: Display,
+    passages: int | None = None,
 ) -> DocumentAnswer:
     """Answer a question from files and folders, and save the answer with its page.
 
@@ -107,15 +111,24 @@ class _Asker:
         if uses & {"pool", "graph"}:
             return self.documents.collection
         best = every
-        is_all = sum(len(passage.text) for passage in every) <= ROOM if count is None else len(every) <= count
+        is_all = (
+            sum(len(passage.text) for passage in every) <= ROOM
+            if count is None
+            else len(every) <= count
+        )
         if "search" in uses or not is_all:
-            with self.session(question, ()) as session, corpus_index(session, self.display) as index:
+            with (
+                self.session(question, ()) as session,
+                corpus_index(session, self.display) as index,
+            ):
                 if "search" in uses:
                     return ()
                 (best,) = index.search([Search(question, count or len(every))])
                 best = best if count else _take(best, ROOM)
         if not best:
-            raise DataError(f"{question!r}: none of its words occurs in the documents. Use words of the documents")
+            raise DataError(
+                f"{question!r}: none of its words occurs in the documents. Use words of the documents"
+            )
         self.display.line(f"passages: {len(best)} of {len(every):,}")
         for passage in best:
             beginning = " ".join(passage.text.split())[:60]
@@ -127,14 +140,19 @@ class _Asker:
         supported = is_quoted(traced.prediction.answer or "", steps)
         out = self.experiment.settings.output_dir
         page = Path(out) if out else outputs() / FOLDER / f"{self._name(traced.question.text)}.html"
-        replace_file(page, question_page(report_question(traced), self._facts(seconds), steps, supported))
+        replace_file(
+            page, question_page(report_question(traced), self._facts(seconds), steps, supported)
+        )
         return DocumentAnswer(
             question=traced.question.text,
             answer=traced.prediction.answer,
             error=traced.prediction.error,
             supported=supported,
             steps=steps,
-            **{group: self.experiment.choices.get(group, "") for group in ("method", "model", "engine")},
+            **{
+                group: self.experiment.choices.get(group, "")
+                for group in ("method", "model", "engine")
+            },
             left_out={str(file): str(reason) for file, reason in self.documents.unreadable.items()},
             seconds=round(seconds, 1),
             page=str(page),
@@ -144,7 +162,11 @@ class _Asker:
         choices, documents = self.experiment.choices, self.documents
         read = [str(file) for file in documents.files.values() if file not in documents.unreadable]
         return [
-            *((group, choices[group]) for group in ("method", "model", "engine", "retriever") if choices.get(group)),
+            *(
+                (group, choices[group])
+                for group in ("method", "model", "engine", "retriever")
+                if choices.get(group)
+            ),
             ("settings", " ".join(self.experiment.overrides)),
             ("documents", ", ".join(read)),
             *(("left out", str(reason)) for reason in documents.unreadable.values()),
@@ -167,10 +189,18 @@ def _compose(overrides: Sequence[str]) -> Experiment:
     """Compose the experiment, with the defaults of `kgqa ask`."""
     for override in overrides:
         key = override_key(override)
-        if override_group(override) in RUN_KEYS or (override_group(override) == "dataset" and key not in DOCUMENT_KEYS):
-            raise ConfigError(f"{override}: {key} is for runs over questions with gold answers. Remove it for kgqa ask")
+        if override_group(override) in RUN_KEYS or (
+            override_group(override) == "dataset" and key not in DOCUMENT_KEYS
+        ):
+            raise ConfigError(
+                f"{override}: {key} is for runs over questions with gold answers. Remove it for kgqa ask"
+            )
     named = override_values(overrides)
-    defaults = ["dataset=folder", format_override("dataset.kinds", list(KINDS)), f"dataset.passage_size={PASSAGE_SIZE}"]
+    defaults = [
+        "dataset=folder",
+        format_override("dataset.kinds", list(KINDS)),
+        f"dataset.passage_size={PASSAGE_SIZE}",
+    ]
     if named.get("method", "trace") == "trace" and "experiment" not in named:
         defaults.append("experiment=ask")  # answers within minutes
     # a file name is seldom the subject of its passages

@@ -16,7 +16,9 @@ def ask(args: Namespace, terminal: Terminal) -> int:
     if not question:
         raise args.command.missing("QUESTION")
     if Path(question).exists():
-        raise ConfigError(f"{question}: is a file or folder. Put the question before your documents")
+        raise ConfigError(
+            f"{question}: is a file or folder. Put the question before your documents"
+        )
     if len(args.positionals) < 2:
         raise args.command.missing("FILE")
     sources = [Path(each).expanduser() for each in args.positionals[1:]]
@@ -26,7 +28,8 @@ def ask(args: Namespace, terminal: Terminal) -> int:
     else:
         if not answer.supported:
             terminal.line(
-                "not found in these documents: no quoted sentence contains this answer. Check it.", alarm=True
+                "not found in these documents: no quoted sentence contains this answer. Check it.",
+                alarm=True,
             )
         terminal.line(f"answer: {answer.answer or 'none'}  ({answer.seconds:.0f} s)")
         for number, step in enumerate(answer.steps, start=1):

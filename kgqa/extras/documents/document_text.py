@@ -14,7 +14,24 @@ from kgqa.util.optional_deps import require_packages
 MARKDOWN, HTML, DOCX = (".md", ".markdown"), (".html", ".htm"), ".docx"
 TEXT = (".txt", *MARKDOWN, ".rst", ".tex", ".org", ".adoc", "")  # "": without a suffix
 HIDDEN = ("script", "style", "head", "title", "noscript", "template", "svg")
-INLINE = ("a", "abbr", "b", "cite", "code", "em", "i", "q", "s", "small", "span", "strong", "sub", "sup", "u", "wbr")
+INLINE = (
+    "a",
+    "abbr",
+    "b",
+    "cite",
+    "code",
+    "em",
+    "i",
+    "q",
+    "s",
+    "small",
+    "span",
+    "strong",
+    "sub",
+    "sup",
+    "u",
+    "wbr",
+)
 CELLS = ("td", "th")
 FRONT_MATTER = re.compile(r"---\n(.*?)\n---\s*\n", re.DOTALL)
 FRONT_TITLE = re.compile(r"^title:\s*(.+)$", re.MULTILINE)
@@ -50,12 +67,18 @@ def read_text(file: Path) -> str:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         byte = error.object[error.start]
-        raise DataError(f"{file}:{line}: not UTF-8 (byte 0x{byte:02x}). Convert the file to UTF-8") from None
+        raise DataError(
+            f"{file}:{line}: not UTF-8 (byte 0x{byte:02x}). Convert the file to UTF-8"
+        ) from None
     except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}. Remove it from the folder") from None
+        raise DataError(
+            f"{file}: cannot be read: {error.strerror}. Remove it from the folder"
+        ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise DataError(f"{file}:{line}: not text (a byte of 0). Convert the file to UTF-8, or remove it")
+        raise DataError(
+            f"{file}:{line}: not text (a byte of 0). Convert the file to UTF-8, or remove it"
+        )
     return text
 
 
@@ -66,7 +89,9 @@ def markdown_heading(text: str) -> str:
     if front and (title := FRONT_TITLE.search(front[1])):
         return title[1].strip("\"' ")
     tokens = MarkdownIt().parse(text[front.end() :] if front else text)
-    headings = [(token.tag, inline) for token, inline in pairwise(tokens) if token.type == "heading_open"]
+    headings = [
+        (token.tag, inline) for token, inline in pairwise(tokens) if token.type == "heading_open"
+    ]
     if not headings:
         return ""
     _, inline = min(headings, key=lambda heading: heading[0])

@@ -21,7 +21,10 @@ from kgqa.util.optional_deps import require_packages
 
 PDF = ".pdf"
 KINDS = (*TEXT, *HTML, PDF, DOCX)
-PACKAGES = {PDF: ("pdf", ("pdfplumber", "pypdfium2")), DOCX: ("documents", ("mammoth",))}  # the extra and its readers
+PACKAGES = {
+    PDF: ("pdf", ("pdfplumber", "pypdfium2")),
+    DOCX: ("documents", ("mammoth",)),
+}  # the extra and its readers
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +67,14 @@ class Documents:
         Raises:
             DataError: a path does not exist, a name is not UTF-8, or there is no document.
         """
-        below = {file.resolve(): (file, path) for path in self.paths for file in self._files_of(path)}
+        below = {
+            file.resolve(): (file, path) for path in self.paths for file in self._files_of(path)
+        }
         if not below:
             listed = ", ".join(map(str, self.paths))
-            raise DataError(f"{listed}: no documents. Name {', '.join(filter(None, self.kinds))} files")
+            raise DataError(
+                f"{listed}: no documents. Name {', '.join(filter(None, self.kinds))} files"
+            )
         stems = Counter(file.stem for file, _ in below.values())
         names = {}
         for file, path in below.values():
@@ -80,9 +87,17 @@ class Documents:
     def _files_of(self, path: Path) -> list[Path]:
         if not path.exists():
             raise DataError(f"{path}: no such file or folder. Name your documents")
-        files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-        files = [file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts)]
-        documents = [file for file in files if file.suffix.lower() in self.kinds and file != self.exclude]
+        files = (
+            [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+        )
+        files = [
+            file
+            for file in files
+            if not any(part.startswith(".") for part in file.relative_to(path).parts)
+        ]
+        documents = [
+            file for file in files if file.suffix.lower() in self.kinds and file != self.exclude
+        ]
         if path.is_file() and not documents:
             documents = [path]
             self._check_text(path)
@@ -90,7 +105,11 @@ class Documents:
             # names are in prompts and hashes
             if any("\ud800" <= letter <= "\udfff" for letter in str(file)):
                 raise DataError(f"{file}: the file's name is not UTF-8. Rename it")
-        others = Counter(file.suffix.lower() or file.name for file in files if file not in (*documents, self.exclude))
+        others = Counter(
+            file.suffix.lower() or file.name
+            for file in files
+            if file not in (*documents, self.exclude)
+        )
         if others:
             listed = ", ".join(f"{count} {kind}" for kind, count in sorted(others.items()))
             log.warning("%s: files of other kinds are skipped: %s", path, listed)
@@ -102,7 +121,9 @@ class Documents:
             read_text(file)
         except DataError:
             kinds = ", ".join(filter(None, self.kinds))
-            raise DataError(f"{file}: file type not supported. Name {kinds} files, UTF-8 text, or a folder") from None
+            raise DataError(
+                f"{file}: file type not supported. Name {kinds} files, UTF-8 text, or a folder"
+            ) from None
 
     @cached_property
     def _contents(self) -> tuple[dict[str, tuple[Passage, ...]], dict[Path, UsageError]]:
@@ -120,7 +141,9 @@ class Documents:
         for name, heading in headings.items():
             if heading:
                 title = heading if shared[heading.casefold()] == 1 else f"{heading} ({name})"
-                passages[name] = tuple(Passage.of(title, passage.text) for passage in passages[name])
+                passages[name] = tuple(
+                    Passage.of(title, passage.text) for passage in passages[name]
+                )
         return passages, unreadable
 
     @property
@@ -139,7 +162,9 @@ class Documents:
             passages = pdf.read(file, name, self.passage_size)
         else:
             heading, text = read_document(file)
-            passages = tuple(Passage.of(name, piece.text) for piece in split(text, self.passage_size))
+            passages = tuple(
+                Passage.of(name, piece.text) for piece in split(text, self.passage_size)
+            )
         if not any(passage.text.strip() for passage in passages):
             raise NoTextError(f"{file}: no text. Scanned documents need text recognition (OCR)")
         return heading, passages
@@ -158,7 +183,8 @@ class Documents:
     def identity(self) -> JsonObject:
         """Return hashes of the readable files, the splitter and the readers."""
         return files_identity(
-            {name: file for name, file in self.files.items() if file not in self.unreadable}, self.passage_size
+            {name: file for name, file in self.files.items() if file not in self.unreadable},
+            self.passage_size,
         )
 
     def where(self, passage: Passage, part: str = "") -> Where | None:
@@ -174,20 +200,32 @@ class Documents:
             return Where(file, line=None if start < 0 else text.count("\n", 0, offset) + 1)
         if passage.place or kind != PDF:
             return Where(file, passage.place)
-        pages = (page for page in self.collection if page.title == passage.title and page.place.startswith("page"))
+        pages = (
+            page
+            for page in self.collection
+            if page.title == passage.title and page.place.startswith("page")
+        )
         return Where(file, next((page.place for page in pages if passage.text in page.text), ""))
 
     @cached_property
     def _file_by_passage(self) -> Mapping[str, Path]:
         """Return the file of each passage id; of equal passages the first file."""
-        pairs = [(passage.id, self.files[name]) for name, passages in self.contents.items() for passage in passages]
+        pairs = [
+            (passage.id, self.files[name])
+            for name, passages in self.contents.items()
+            for passage in passages
+        ]
         return dict(reversed(pairs))
 
 
 def files_identity(files: Mapping[str, Path], size: int) -> dict[str, Json]:
     """Return everything that determines the passages of these files, without their paths."""
     kinds = {file.suffix.lower() for file in files.values()}
-    versions = [require_packages(extra, *packages) for kind, (extra, packages) in PACKAGES.items() if kind in kinds]
+    versions = [
+        require_packages(extra, *packages)
+        for kind, (extra, packages) in PACKAGES.items()
+        if kind in kinds
+    ]
     return {
         "files": [[name, fs.quick_sha256(file)] for name, file in files.items()],
         "splitter": splitter_identity(),

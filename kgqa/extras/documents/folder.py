@@ -49,8 +49,12 @@ class Folder:
     """
 
     name: Annotated[str, Setting("Name in reports and folders.")]
-    path: Annotated[str | None, Setting("The folder with the documents, subfolders included."), HASHED] = None
-    kinds: Annotated[tuple[str, ...], Setting("Endings of files that are read. Others are skipped.")] = (
+    path: Annotated[
+        str | None, Setting("The folder with the documents, subfolders included."), HASHED
+    ] = None
+    kinds: Annotated[
+        tuple[str, ...], Setting("Endings of files that are read. Others are skipped.")
+    ] = (
         ".txt",
         ".md",
         ".markdown",
@@ -60,36 +64,58 @@ class Folder:
         ".pdf",
     )
     questions_file: Annotated[
-        str | None, Setting("A JSONL file with questions. null: questions.jsonl in the folder."), HASHED
+        str | None,
+        Setting("A JSONL file with questions. null: questions.jsonl in the folder."),
+        HASHED,
     ] = None
-    passage_size: Annotated[Count, Setting("Maximum characters per passage.", other="KGP §8.1")] = 250
+    passage_size: Annotated[Count, Setting("Maximum characters per passage.", other="KGP §8.1")] = (
+        250
+    )
     profile: Annotated[str, Setting("Scoring rules of EM and F1."), SCORING] = "musique"
-    family: Annotated[str, Setting("Few-shot examples that suit its questions."), FAMILY] = "hotpotqa"
+    family: Annotated[str, Setting("Few-shot examples that suit its questions."), FAMILY] = (
+        "hotpotqa"
+    )
     # there are no files in addition to the documents
     corpus: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         for kind in self.kinds:
             if kind not in KINDS:
-                raise ConfigError(f"dataset.kinds: {kind}: file type not supported. {nearest(kind, KINDS)}")
+                raise ConfigError(
+                    f"dataset.kinds: {kind}: file type not supported. {nearest(kind, KINDS)}"
+                )
 
     @cached_property
     def folder(self) -> Path:
         if self.path is None:
-            raise ConfigError(f"dataset={self.name}: name the folder with your documents: dataset.path=FOLDER")
+            raise ConfigError(
+                f"dataset={self.name}: name the folder with your documents: dataset.path=FOLDER"
+            )
         folder = resolve_path(self.path)
         if not folder.is_dir():
-            raise DataError(f"dataset.path={self.path}: no such folder. Name the folder with your documents")
+            raise DataError(
+                f"dataset.path={self.path}: no such folder. Name the folder with your documents"
+            )
         return folder
 
     @property
     def file(self) -> Path:
         """Return the file of the questions."""
         named = self.questions_file
-        file = self.folder / "questions.jsonl" if named is None else resolve_path(named, "questions_file")
+        file = (
+            self.folder / "questions.jsonl"
+            if named is None
+            else resolve_path(named, "questions_file")
+        )
         if not file.is_file():
-            missing = f"{self.folder}: no questions.jsonl in it" if named is None else f"dataset.questions_file={named}"
-            raise DataError(f"{missing}: no such file. Name a file of questions: dataset.questions_file=FILE")
+            missing = (
+                f"{self.folder}: no questions.jsonl in it"
+                if named is None
+                else f"dataset.questions_file={named}"
+            )
+            raise DataError(
+                f"{missing}: no such file. Name a file of questions: dataset.questions_file=FILE"
+            )
         return file
 
     @cached_property
@@ -135,10 +161,15 @@ class Folder:
         passages = {name: self.documents.contents.get(name, ()) for name in self.documents.files}
         for number, (where, raw) in enumerate(jsonio.stream_records(self.file), start=1):
             record = parse_record(FolderRecord, raw, where)
-            cited = [each if isinstance(each, Cited) else Cited(title=each) for each in record.support]
+            cited = [
+                each if isinstance(each, Cited) else Cited(title=each) for each in record.support
+            ]
             cited += [Cited(title=title) for title in record.supporting_titles]
             support = [id_ for each in cited for id_ in _support(each, passages, where)]
-            titles = [next((passage.title for passage in passages[each.title]), each.title) for each in cited]
+            titles = [
+                next((passage.title for passage in passages[each.title]), each.title)
+                for each in cited
+            ]
             yield (
                 where,
                 Question(
@@ -156,13 +187,23 @@ class Folder:
 def _support(cited: Cited, by_name: Mapping[str, Sequence[Passage]], where: str) -> list[str]:
     """Return the ids of the cited passages, none if only the title is cited."""
     if cited.title not in by_name:
-        raise DataError(f"{where}: support: no document has the name {cited.title!r}. {nearest(cited.title, by_name)}")
+        raise DataError(
+            f"{where}: support: no document has the name {cited.title!r}. {nearest(cited.title, by_name)}"
+        )
     passages = by_name[cited.title]
     if cited.place:
-        ids = [p.id for p in passages if p.place == cited.place or p.place.startswith(f"{cited.place} page")]
+        ids = [
+            p.id
+            for p in passages
+            if p.place == cited.place or p.place.startswith(f"{cited.place} page")
+        ]
     else:
         words = " ".join(cited.text.split())
-        ids = [p.id for p in passages if words and not p.place and words in " ".join(p.text.split())]
+        ids = [
+            p.id for p in passages if words and not p.place and words in " ".join(p.text.split())
+        ]
     if not ids and (missing := cited.place or cited.text):
-        raise DataError(f"{where}: support: {missing!r} is not in {cited.title!r}. Correct it, or write only the title")
+        raise DataError(
+            f"{where}: support: {missing!r} is not in {cited.title!r}. Correct it, or write only the title"
+        )
     return ids

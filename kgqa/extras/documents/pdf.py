@@ -79,7 +79,10 @@ def read(file: Path, title: str, size: int) -> tuple[Passage, ...]:
     """
     pages = [*_read_pages(file)]
     tables = _join_tables(pages)
-    nodes = [Passage.of(title, _join(blocks), place=f"page {page}") for page, blocks in enumerate(pages, start=1)]
+    nodes = [
+        Passage.of(title, _join(blocks), place=f"page {page}")
+        for page, blocks in enumerate(pages, start=1)
+    ]
     for table in tables:
         text = "\n".join(filter(None, [table.caption, _format_table(table.rows)]))
         nodes.append(Passage.of(title, text, place=table.place))
@@ -100,7 +103,9 @@ def _join_tables(pages: Sequence[list[Block]]) -> list[PdfTable]:
             caption = _find_caption(blocks, position)
             match = CAPTION.match(caption)
             number = int(match[1]) if match else 0
-            above = [other for other in blocks[:position] if not other.margin and other.text != caption]
+            above = [
+                other for other in blocks[:position] if not other.margin and other.text != caption
+            ]
             last = tables[-1] if tables else None
             if (
                 last
@@ -132,7 +137,9 @@ def _find_caption(blocks: Sequence[Block], position: int) -> str:
     beside = [*blocks[max(position - 1, 0) : position], *blocks[position + 1 : position + 2]]
     if position + 2 < len(blocks) and blocks[position + 2].rows:
         beside.pop()
-    return next((block.text for block in beside if not block.rows and CAPTION.match(block.text)), "")
+    return next(
+        (block.text for block in beside if not block.rows and CAPTION.match(block.text)), ""
+    )
 
 
 def _read_pages(file: Path) -> Iterator[list[Block]]:
@@ -142,24 +149,34 @@ def _read_pages(file: Path) -> Iterator[list[Block]]:
 
     try:
         with closing(pypdfium2.PdfDocument(file)) as document:
-            tables = _read_tables(file, [n for n, page in enumerate(document) if _may_hold_table(page)])
+            tables = _read_tables(
+                file, [n for n, page in enumerate(document) if _may_hold_table(page)]
+            )
             for number, page in enumerate(document):
                 yield _arrange(_read_lines(page), tables.get(number, []), page.get_height())
                 page.close()
     except pypdfium2.PdfiumError as error:
         if "password" in str(error).lower():
-            raise DataError(f"{file}: needs a password. Save it without one, or remove it from the folder") from None
+            raise DataError(
+                f"{file}: needs a password. Save it without one, or remove it from the folder"
+            ) from None
         reason = str(error).rstrip(".")
-        raise DataError(f"{file}: not a readable PDF: {reason}. Save it again, or remove it from the folder") from None
+        raise DataError(
+            f"{file}: not a readable PDF: {reason}. Save it again, or remove it from the folder"
+        ) from None
     except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror or error}. Name another folder") from None
+        raise DataError(
+            f"{file}: cannot be read: {error.strerror or error}. Name another folder"
+        ) from None
 
 
 def _may_hold_table(page: Any) -> bool:
     from pypdfium2 import raw
 
     paths = page.get_objects(filter=[raw.FPDF_PAGEOBJ_PATH])
-    return bool(page.get_rotation() or sum(raw.FPDFPath_CountSegments(path) for path in paths) >= RULINGS)
+    return bool(
+        page.get_rotation() or sum(raw.FPDFPath_CountSegments(path) for path in paths) >= RULINGS
+    )
 
 
 def _read_tables(file: Path, numbers: Sequence[int]) -> dict[int, list[Table]]:
@@ -174,8 +191,13 @@ def _read_tables(file: Path, numbers: Sequence[int]) -> dict[int, list[Table]]:
         for number in numbers:
             try:
                 document = document or stack.enter_context(pdfplumber.open(file))
-                pairs = [(table.bbox, _read_rows(table)) for table in document.pages[number].find_tables()]
-                tables[number] = sorted((table for table in pairs if table[1]), key=lambda table: table[0][1])
+                pairs = [
+                    (table.bbox, _read_rows(table))
+                    for table in document.pages[number].find_tables()
+                ]
+                tables[number] = sorted(
+                    (table for table in pairs if table[1]), key=lambda table: table[0][1]
+                )
                 document.pages[number].close()
             except Exception as error:  # noqa: BLE001, PERF203 - it raises anything where boxes or numbers are missing
                 cause = str(error) or repr(error)
@@ -202,12 +224,17 @@ def _read_lines(page: Any) -> list[TextLine]:
 
     height = page.get_height()
     with closing(page.get_textpage()) as text_page:
-        numbers = (raw.FPDFText_GetUnicode(text_page, place) for place in range(text_page.count_chars()))
+        numbers = (
+            raw.FPDFText_GetUnicode(text_page, place) for place in range(text_page.count_chars())
+        )
         lines = []
         for line in LINE.finditer("".join(map(chr, numbers))):
             if text := line[1].strip():
                 start = line.start() + line[1].index(text)
-                ends = (text_page.get_charbox(place, loose=True) for place in (start, start + len(text) - 1))
+                ends = (
+                    text_page.get_charbox(place, loose=True)
+                    for place in (start, start + len(text) - 1)
+                )
                 # y counted from the bottom of the page
                 left, bottom, right, top = zip(*ends, strict=True)
                 box = (min(left), height - max(top), max(right), height - min(bottom))

@@ -24,27 +24,38 @@ def quote_steps(traced: TracedQuestion, documents: Documents) -> tuple[Quotation
     If no quoted sentence contains the answer, the sentence of the evidence with the answer that shares most words with
     the question is added. Without chains, passages of the evidence are quoted.
     """
-    passages = {passage.id: passage for passage in (*documents.collection, *traced.question.passages)}
+    passages = {
+        passage.id: passage for passage in (*documents.collection, *traced.question.passages)
+    }
     question, answer = traced.question.text, traced.prediction.answer or ""
     evidence = [passages[id_] for id_ in traced.prediction.evidence or () if id_ in passages]
     chain = leading_chain(traced)
     if not chain:
         words = _weighfind_words((question, 1.0), (answer, 2.0))
         cited = evidence[:MAX_PASSAGES]
-        return tuple(_quote(None, best_sentence(passage, words), passage, documents) for passage in cited)
+        return tuple(
+            _quote(None, best_sentence(passage, words), passage, documents) for passage in cited
+        )
     steps = tuple(_quote_unit(unit, passages[unit[-1]], documents) for unit in chain)
     parts = [
-        (part, passage) for passage in evidence for part in _split_passage(passage) if contains_words(part, answer)
+        (part, passage)
+        for passage in evidence
+        for part in _split_passage(passage)
+        if contains_words(part, answer)
     ]
     if is_quoted(answer, steps) or not parts:
         return steps
-    sentence, passage = max(parts, key=lambda each: len({*find_words(question)} & {*find_words(each[0])}))
+    sentence, passage = max(
+        parts, key=lambda each: len({*find_words(question)} & {*find_words(each[0])})
+    )
     return (*steps, _quote(None, sentence, passage, documents))
 
 
 def is_quoted(answer: str, steps: Iterable[Quotation]) -> bool:
     """Return whether a sentence contains the answer, ignoring case and punctuation. "Yes" and "no" always count."""
-    return find_words(answer) in NEEDS_NO_TEXT or any(contains_words(step.sentence, answer) for step in steps)
+    return find_words(answer) in NEEDS_NO_TEXT or any(
+        contains_words(step.sentence, answer) for step in steps
+    )
 
 
 def best_sentence(passage: Passage, words: Mapping[str, float]) -> str:
@@ -71,7 +82,9 @@ def _quote_unit(unit: Sequence[str], passage: Passage, documents: Documents) -> 
     return _quote(tuple(parts) if len(parts) == 3 else None, sentence, passage, documents)
 
 
-def _quote(triple: tuple[str, ...] | None, sentence: str, passage: Passage, documents: Documents) -> Quotation:
+def _quote(
+    triple: tuple[str, ...] | None, sentence: str, passage: Passage, documents: Documents
+) -> Quotation:
     where = documents.where(passage, sentence)
     return Quotation(
         triple=triple,

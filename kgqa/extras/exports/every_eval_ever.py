@@ -34,7 +34,9 @@ def write_every_eval_ever(run: FinishedRun, folder: Path) -> None:
     record = _record(run)
     model_id, evaluation_id = record["model_info"]["id"], record["evaluation_id"]
     developer, _, model = model_id.partition("/")
-    path = "/".join(["data", *(_UNFIT.sub("_", part) for part in (run.manifest.dataset.name, developer, model))])
+    path = "/".join(
+        ["data", *(_UNFIT.sub("_", part) for part in (run.manifest.dataset.name, developer, model))]
+    )
     # the same for the same record
     name = uuid.UUID(hex=text_digest(evaluation_id, 32), version=4)
     ensure_dir(folder / path)
@@ -42,8 +44,15 @@ def write_every_eval_ever(run: FinishedRun, folder: Path) -> None:
 
 
 def _record(run: FinishedRun) -> dict[str, Json]:
-    settings, code, time = {key: value for key, value, _ in run.settings}, run.manifest.kgqa, end_time(run)
-    engine, hub = run.choices.get("engine", "unknown"), settings.get("model.hub", UNSET).strip("'").partition(":")[0]
+    settings, code, time = (
+        {key: value for key, value, _ in run.settings},
+        run.manifest.kgqa,
+        end_time(run),
+    )
+    engine, hub = (
+        run.choices.get("engine", "unknown"),
+        settings.get("model.hub", UNSET).strip("'").partition(":")[0],
+    )
     model = _model(run.choices["model"], engine, settings.get("model.name"))
     if hub != UNSET:
         model["id"], model["additional_details"]["model_availability"] = hub, "open_weights"
@@ -73,7 +82,11 @@ def _record(run: FinishedRun) -> dict[str, Json]:
 def _model(preset: str, engine: str, name: str | None = None) -> dict[str, Json]:
     deployment = "self_deployed" if engine in LIBRARIES else "unknown"
     details = {"deployment_type": deployment, "model_availability": "unknown"}
-    return {"name": preset, "id": f"{engine or 'unknown'}/{name or preset}", "additional_details": details}
+    return {
+        "name": preset,
+        "id": f"{engine or 'unknown'}/{name or preset}",
+        "additional_details": details,
+    }
 
 
 def _results(run: FinishedRun) -> Iterator[dict[str, Json]]:
@@ -93,8 +106,15 @@ def _results(run: FinishedRun) -> Iterator[dict[str, Json]]:
         yield _result(run, "judge", judge.accuracy, more)
 
 
-def _result(run: FinishedRun, name: str, score: Estimate, more: Mapping[str, Json]) -> dict[str, Json]:
-    interval = {"lower": score.low, "upper": score.high, "confidence_level": 0.95, "method": "wilson"}
+def _result(
+    run: FinishedRun, name: str, score: Estimate, more: Mapping[str, Json]
+) -> dict[str, Json]:
+    interval = {
+        "lower": score.low,
+        "upper": score.high,
+        "confidence_level": 0.95,
+        "method": "wilson",
+    }
     settings = {key: value for key, value, _ in run.settings if key.startswith("method.")}
     dataset, method = run.manifest.dataset, run.choices["method"]
     return {
@@ -119,7 +139,9 @@ def _result(run: FinishedRun, name: str, score: Estimate, more: Mapping[str, Jso
             **_count_failed(run, name),
             "uncertainty": {"num_samples": score.n, "confidence_interval": interval},
         },
-        "generation_config": {"generation_args": {"eval_plan": {"name": method, "steps": [], "config": settings}}},
+        "generation_config": {
+            "generation_args": {"eval_plan": {"name": method, "steps": [], "config": settings}}
+        },
     }
 
 
@@ -129,7 +151,11 @@ def _count_failed(run: FinishedRun, name: str) -> dict[str, Json]:
     if not metrics.failed:
         return {}
     others = (metrics.answered or {}).get(name)
-    answered = {} if others is None or others.mean is None else {"score_of_answered_questions": f"{others.mean:.4f}"}
+    answered = (
+        {}
+        if others is None or others.mean is None
+        else {"score_of_answered_questions": f"{others.mean:.4f}"}
+    )
     return {"details": {"failed_questions": str(metrics.failed), **answered}}
 
 

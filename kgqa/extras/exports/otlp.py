@@ -46,7 +46,9 @@ class _Span(NamedTuple):
             "startTimeUnixNano": str(start),
             "endTimeUnixNano": str(end),
             "attributes": list(_attributes({"openinference.span.kind": self.kind, **self.values})),
-            "status": {"code": _OK} if self.error is None else {"code": _ERROR, "message": self.error},
+            "status": {"code": _OK}
+            if self.error is None
+            else {"code": _ERROR, "message": self.error},
         }
 
 
@@ -58,7 +60,11 @@ def write_otlp(run: FinishedRun, folder: Path) -> None:
 def _requests(run: FinishedRun) -> Iterator[dict[str, Json]]:
     now = int((end_time(run).timestamp() - run.metrics.cost.method.seconds) * 1e9)
     session, version = f"{run.title} {run_id(run)}", run.manifest.kgqa.version
-    resource = {"service.name": "kgqa", "service.version": version, "openinference.project.name": run.title}
+    resource = {
+        "service.name": "kgqa",
+        "service.version": version,
+        "openinference.project.name": run.title,
+    }
     for reported in RunQuestions(run):
         trace = text_digest(f"{session}\n{reported.traced.question.id}", 32)
         root, start, spans = text_digest(f"{trace} root", 16), now, []
@@ -67,9 +73,15 @@ def _requests(run: FinishedRun) -> Iterator[dict[str, Json]]:
             end = now + max(_LEAST, int(span.seconds * 1e9))
             spans.append(span.json(trace, text_digest(f"{trace} {number}", 16), root, now, end))
             now = end
-        spans.append(_question(run, reported, session).json(trace, root, "", start, max(now, start + _LEAST)))
+        spans.append(
+            _question(run, reported, session).json(trace, root, "", start, max(now, start + _LEAST))
+        )
         scope = {"scope": {"name": "kgqa", "version": version}, "spans": spans}
-        yield {"resourceSpans": [{"resource": {"attributes": list(_attributes(resource))}, "scopeSpans": [scope]}]}
+        yield {
+            "resourceSpans": [
+                {"resource": {"attributes": list(_attributes(resource))}, "scopeSpans": [scope]}
+            ]
+        }
 
 
 def _question(run: FinishedRun, reported: ReportedQuestion, session: str) -> _Span:
@@ -87,7 +99,11 @@ def _question(run: FinishedRun, reported: ReportedQuestion, session: str) -> _Sp
 def _evaluations(reported: ReportedQuestion) -> Iterator[_Span]:
     row, judgement = reported.row, reported.judgement
     if numbers := {name: row[name] for name in METRICS if row.get(name) is not None}:
-        yield _Span("score", "EVALUATOR", {"input.value": row["answer"] or "", "output.value": _json(numbers)})
+        yield _Span(
+            "score",
+            "EVALUATOR",
+            {"input.value": row["answer"] or "", "output.value": _json(numbers)},
+        )
     if judgement:
         values = {"input.value": judgement.answer or "", "output.value": judgement.shown}
         yield _Span(f"judge {judgement.judge}", "EVALUATOR", values)
@@ -96,11 +112,15 @@ def _evaluations(reported: ReportedQuestion) -> Iterator[_Span]:
 def _call(run: FinishedRun, call: TracedCall) -> _Span:
     if call.kind in MODEL_CALLS:
         seconds = call.usage.seconds if call.usage else 0.0
-        return _Span(f"{call.kind} {call.template}", "LLM", _model_values(run, call), call.error, seconds)
+        return _Span(
+            f"{call.kind} {call.template}", "LLM", _model_values(run, call), call.error, seconds
+        )
     about = call.request.get("query", call.request.get("passage_id"))
     values = {"input.value": about, "metadata": _json({"cached": call.cached})}
     for number, document in enumerate(_documents(call)):
-        values |= {f"retrieval.documents.{number}.document.{key}": value for key, value in document.items()}
+        values |= {
+            f"retrieval.documents.{number}.document.{key}": value for key, value in document.items()
+        }
     return _Span(call.kind, "RETRIEVER", values, call.error)
 
 
@@ -113,7 +133,11 @@ def _documents(call: TracedCall) -> Iterator[dict[str, Json]]:
         return
     for item in items:
         if isinstance(item, dict):
-            yield {"id": item["id"], "content": item.get("text", ""), "metadata": _json({"title": item["title"]})}
+            yield {
+                "id": item["id"],
+                "content": item.get("text", ""),
+                "metadata": _json({"title": item["title"]}),
+            }
         else:
             yield {"id": item} if isinstance(item, str) else {"content": f"<{'; '.join(item)}>"}
 
@@ -123,16 +147,23 @@ def _model_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
     messages = [{"role": role, "content": content} for role, content, *_ in prompt["messages"]]
     text = call.text or ""
     if call.kind == "choose" and call.error is None:
-        _, text = max(zip(call.reply["logprobs"], call.request["options"], strict=True), key=lambda pair: pair[0])
+        _, text = max(
+            zip(call.reply["logprobs"], call.request["options"], strict=True),
+            key=lambda pair: pair[0],
+        )
     replies = [] if call.error else [{"role": "assistant", "content": f"{prompt['prefill']}{text}"}]
     flags = [] if call.error else call.reply["flags"]
     values: dict[str, Json] = {
         "llm.model_name": model_of(run, call.role or ""),
-        "llm.invocation_parameters": _json({key: call.request[key] for key in PARAMETERS if key in call.request}),
+        "llm.invocation_parameters": _json(
+            {key: call.request[key] for key in PARAMETERS if key in call.request}
+        ),
         # the complete conversation, because Langfuse does not read the messages below
         "input.value": messages[0]["content"] if len(messages) == 1 else _json(messages),
         "output.value": "" if call.error else text,
-        "metadata": _json({"role": call.role, "template": call.template, "cached": call.cached, "flags": flags}),
+        "metadata": _json(
+            {"role": call.role, "template": call.template, "cached": call.cached, "flags": flags}
+        ),
     }
     for side, listed in (("input", messages), ("output", replies)):
         for number, message in enumerate(listed):
@@ -151,7 +182,9 @@ def _model_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
 
 def model_of(run: FinishedRun, role: str) -> str:
     """Return the model of a role, such as "gpt_4o_mini@openai" if it has its own engine."""
-    roles = {key: value for key, value, _ in run.settings if key.startswith("roles.") and value != UNSET}
+    roles = {
+        key: value for key, value, _ in run.settings if key.startswith("roles.") and value != UNSET
+    }
     own = roles.get(f"roles.{role}") or (roles.get("roles.reader", "") if role in AS_READER else "")
     model = run.choices.get("model", "")
     return f"{model}{own}" if own.startswith("+") else own or model
@@ -169,7 +202,10 @@ def _attributes(values: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
                 yield {"key": key, "value": {"doubleValue": value}}
             case str():
                 # a lone surrogate becomes a question mark
-                yield {"key": key, "value": {"stringValue": value.encode("utf-8", "replace").decode()}}
+                yield {
+                    "key": key,
+                    "value": {"stringValue": value.encode("utf-8", "replace").decode()},
+                }
 
 
 def _json(value: Json) -> str:

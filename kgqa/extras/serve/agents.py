@@ -113,7 +113,9 @@ class Agents(Service):
             reply = error
         finally:
             self._server.sessions.remove(session)
-        self._done.put(ServiceReply(ticket, reply, cached=False, seconds=time.monotonic() - started))
+        self._done.put(
+            ServiceReply(ticket, reply, cached=False, seconds=time.monotonic() - started)
+        )
 
     def _open_session(self, call: RunAgent, ticket: int) -> AgentSession:
         agent: OutsideAgent = call.agent
@@ -122,7 +124,9 @@ class Agents(Service):
         session = AgentSession(
             lambda program: self._runner.adopt(program, ticket),
             self._abilities,
-            Limits(most, agent.max_question_tokens, agent.temperature, agent.max_tokens, agent.passages),
+            Limits(
+                most, agent.max_question_tokens, agent.temperature, agent.max_tokens, agent.passages
+            ),
             call.question.passages if agent.scope == "own" else None,
             f"{self._settings.seed}/{call.question.id}",
         )

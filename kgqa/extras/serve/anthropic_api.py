@@ -30,14 +30,30 @@ class AnthropicMessage(BaseModel):
 
     def messages(self) -> Iterator[Message]:
         """Yield the results of tools as messages of their own, before the text."""
-        blocks = [{"type": "text", "text": self.content}] if isinstance(self.content, str) else self.content
+        blocks = (
+            [{"type": "text", "text": self.content}]
+            if isinstance(self.content, str)
+            else self.content
+        )
         calls = []
         for block in blocks:
             if block.get("type") == "tool_result":
-                yield Message("tool", join_text(block.get("content")), answers=str(block.get("tool_use_id", "")))
+                yield Message(
+                    "tool",
+                    join_text(block.get("content")),
+                    answers=str(block.get("tool_use_id", "")),
+                )
             elif block.get("type") == "tool_use":
-                calls.append(ToolCall(str(block["id"]), str(block["name"]), json.dumps(block.get("input", {}))))
-        content = [block for block in blocks if block.get("type") not in ("tool_result", "tool_use", "thinking")]
+                calls.append(
+                    ToolCall(
+                        str(block["id"]), str(block["name"]), json.dumps(block.get("input", {}))
+                    )
+                )
+        content = [
+            block
+            for block in blocks
+            if block.get("type") not in ("tool_result", "tool_use", "thinking")
+        ]
         if content or calls:
             yield Message(self.role, join_text(content), tuple(calls))
 
@@ -49,7 +65,11 @@ class AnthropicTool(BaseModel):
 
     def json_form(self) -> Json:
         """Return the tool in OpenAI's form."""
-        function = {"name": self.name, "description": self.description, "parameters": self.input_schema}
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.input_schema,
+        }
         return {"type": "function", "function": function}
 
 
@@ -73,7 +93,9 @@ class MessagesRequest(BaseModel):
         if self.messages[-1].role == "assistant":
             check_prefill(session)
             prefill = messages.pop().content
-        tools, choice = read_tools([tool.json_form() for tool in self.tools or ()], self._choice(), session)
+        tools, choice = read_tools(
+            [tool.json_form() for tool in self.tools or ()], self._choice(), session
+        )
         temperature = session.limits.temperature if self.temperature is None else self.temperature
         return Generate(
             Prompt("agent/messages", tuple(messages), prefill),
@@ -156,7 +178,9 @@ def stream(response: Mapping[str, Any]) -> Iterator[str]:
         yield _event("content_block_delta", index=index, delta=delta)
         yield _event("content_block_stop", index=index)
     end = {key: response[key] for key in ("stop_reason", "stop_sequence")}
-    yield _event("message_delta", delta=end, usage={"output_tokens": response["usage"]["output_tokens"]})
+    yield _event(
+        "message_delta", delta=end, usage={"output_tokens": response["usage"]["output_tokens"]}
+    )
     yield _event("message_stop")
 
 

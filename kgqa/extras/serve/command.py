@@ -25,11 +25,15 @@ def serve(args: Namespace, terminal: Terminal) -> None:
         if "search" in uses:
             terminal.line(f"RETRIEVE_URL={base}/retrieve")
         if host not in LOCAL:
-            terminal.line("Other machines can reach this server. The address contains its token: keep it secret.")
+            terminal.line(
+                "Other machines can reach this server. The address contains its token: keep it secret."
+            )
         terminal.line("Stop the server with Ctrl-C.")
 
     host = args.host or HOST
     port = PORT if args.port is None else args.port
     ledger = run_server(experiment, terminal, host, port, announce, is_stdio=args.stdio)
     new = ledger.answered.total() - ledger.hits.total()
-    terminal.line(f"{pluralize(ledger.answered.total(), 'call')}, {new:,} new, {ledger.spent().tokens:,} new tokens")
+    terminal.line(
+        f"{pluralize(ledger.answered.total(), 'call')}, {new:,} new, {ledger.spent().tokens:,} new tokens"
+    )

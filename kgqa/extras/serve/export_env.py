@@ -25,7 +25,9 @@ def export_env(args: Namespace, terminal: Terminal) -> None:
     """Write the environment into a new folder, which is the last line of the output."""
     experiment = compose_experiment(["method=command", *args.overrides])
     if not isinstance(experiment.method, CommandAgent):
-        raise ConfigError("kgqa export env: an environment runs a command. Set method.command= and no other method=")
+        raise ConfigError(
+            "kgqa export env: an environment runs a command. Set method.command= and no other method="
+        )
     name = f"kgqa-{re.sub(r'[^a-z0-9]+', '-', experiment.name('dataset').lower())}"
     folder = Path(args.out or name)
     if folder.exists() and any(folder.iterdir()):
@@ -38,7 +40,9 @@ def write_environment(experiment: Experiment, agent: CommandAgent, name: str, fo
     """Write the package: templates, questions, settings and the files of the agent."""
     package = name.replace("-", "_")
     shaping = ("retriever", "dataset", "collection")
-    own = [each for each in experiment.overrides if each.partition("=")[0].partition(".")[0] in shaping]
+    own = [
+        each for each in experiment.overrides if each.partition("=")[0].partition(".")[0] in shaping
+    ]
     words = {"PACKAGE": package, "PROJECT": name, "SERVE": shlex.join(own)}
     for template in sorted(TEMPLATES.glob("*.txt")):
         target = Path(template.name.removesuffix(".txt"))
@@ -46,10 +50,14 @@ def write_environment(experiment: Experiment, agent: CommandAgent, name: str, fo
         text = template.read_text(encoding="utf-8")
         replace_file(place, re.sub("|".join(words), lambda match: words[match[0]], text))
     questions = (
-        {"id": each.id, "prompt": each.text, "golds": list(each.answers)} for each in experiment.data.questions
+        {"id": each.id, "prompt": each.text, "golds": list(each.answers)}
+        for each in experiment.data.questions
     )
     replace_file(folder / package / "questions.jsonl", jsonl_text(questions))
-    settings: dict[str, Json] = {"profile": experiment.profile, "command": shlex.split(agent.command)}
+    settings: dict[str, Json] = {
+        "profile": experiment.profile,
+        "command": shlex.split(agent.command),
+    }
     replace_file(folder / package / "environment.json", json_text(settings))
     (folder / package / "agent").mkdir()
     for file in agent.list_files():

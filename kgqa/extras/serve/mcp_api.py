@@ -23,7 +23,9 @@ def build_server(find_session: Callable[[Any], AgentSession | None]) -> Any:
 
     find_session: returns the session of a request. It gets None from a client on standard input.
     """
-    server = MCPServer("kgqa", instructions="Search a collection of passages, and read the passages of a page.")
+    server = MCPServer(
+        "kgqa", instructions="Search a collection of passages, and read the passages of a page."
+    )
 
     def session_of(context: Any) -> AgentSession:
         session = find_session(context.request_context.request)
@@ -40,7 +42,10 @@ def build_server(find_session: Callable[[Any], AgentSession | None]) -> Any:
     @server.tool(structured_output=False)  # type: ignore[untyped-decorator]
     async def read(title: str, context: Context) -> str:
         """Read all passages of the page with this title."""
-        return format_passages(await session_of(context).read(title)) or "There is no page with this title."
+        return (
+            format_passages(await session_of(context).read(title))
+            or "There is no page with this title."
+        )
 
     return server
 

@@ -28,7 +28,9 @@ def call_module(module: Any, question: str, url: str, key: str) -> Any:
 def invoke_runnable(runnable: Any, question: str, url: str, key: str) -> Json:
     """Invoke a runnable. Its configuration has `base_url` and `api_key` for models with configurable fields."""
     configurable = {"base_url": url, "api_key": key, "thread_id": key}
-    return read_result(runnable.invoke(_write_input(runnable, question), {"configurable": configurable}))
+    return read_result(
+        runnable.invoke(_write_input(runnable, question), {"configurable": configurable})
+    )
 
 
 def read_result(result: Any) -> Json:
@@ -37,7 +39,10 @@ def read_result(result: Any) -> Json:
         return _text(result)
     if any(name in result for name in OUTPUTS):
         name = next(name for name in OUTPUTS if name in result)
-        return {**{key: result[key] for key in ("evidence", "flags") if key in result}, "answer": _text(result[name])}
+        return {
+            **{key: result[key] for key in ("evidence", "flags") if key in result},
+            "answer": _text(result[name]),
+        }
     messages = result.get("messages") or [""]
     return _text(messages[-1])
 
@@ -47,7 +52,9 @@ def _use_model(module: Any, url: str, key: str) -> AbstractContextManager[Any]:
     dspy = sys.modules.get("dspy")
     if dspy is None or not isinstance(module, dspy.Module):
         return nullcontext()
-    context: AbstractContextManager[Any] = dspy.context(lm=dspy.LM(MODEL, api_base=url, api_key=key, cache=False))
+    context: AbstractContextManager[Any] = dspy.context(
+        lm=dspy.LM(MODEL, api_base=url, api_key=key, cache=False)
+    )
     return context
 
 
@@ -64,7 +71,9 @@ def _write_input(runnable: Any, question: str) -> Json:
 
 def _text(value: Any) -> str:
     """Return the text of a message or of any other value."""
-    content = value.get("content", "") if isinstance(value, Mapping) else getattr(value, "content", value)
+    content = (
+        value.get("content", "") if isinstance(value, Mapping) else getattr(value, "content", value)
+    )
     if isinstance(content, Sequence) and not isinstance(content, str):
         parts = [part if isinstance(part, str) else part.get("text", "") for part in content]
         return "".join(parts)

@@ -79,7 +79,10 @@ class ChatMessage(BaseModel):
     tool_call_id: str = ""
 
     def message(self) -> Message:
-        calls = (ToolCall(each.id, each.function.name, each.function.arguments) for each in self.tool_calls or ())
+        calls = (
+            ToolCall(each.id, each.function.name, each.function.arguments)
+            for each in self.tool_calls or ()
+        )
         return Message(ROLES[self.role], join_text(self.content), tuple(calls), self.tool_call_id)
 
 
@@ -138,7 +141,11 @@ async def chat(body: Mapping[str, Json], session: AgentSession) -> ServedReply:
         if reply.tool_calls:
             message["content"] = reply.text or None
             message["tool_calls"] = [
-                {"id": each.id, "type": "function", "function": {"name": each.name, "arguments": each.arguments}}
+                {
+                    "id": each.id,
+                    "type": "function",
+                    "function": {"name": each.name, "arguments": each.arguments},
+                }
                 for each in reply.tool_calls
             ]
         finish = "tool_calls" if reply.tool_calls else reply.finish
@@ -158,10 +165,16 @@ async def complete(body: Mapping[str, Json], session: AgentSession) -> ServedRep
     request = CompletionRequest.model_validate(body)
     check_logprobs(request.logprobs, request, session)
     texts = [request.prompt] if isinstance(request.prompt, str) else request.prompt
-    prompts = [Prompt("agent/completion", (Message("user", text),), form="completion") for text in texts]
+    prompts = [
+        Prompt("agent/completion", (Message("user", text),), form="completion") for text in texts
+    ]
     max_tokens = request.max_tokens or 16  # the protocol's default
     calls = [
-        replace(request.generate(prompt, session, max_tokens), thoughts="keep", logprobs=request.logprobs)
+        replace(
+            request.generate(prompt, session, max_tokens),
+            thoughts="keep",
+            logprobs=request.logprobs,
+        )
         for prompt in prompts
     ]
     if not calls:
@@ -195,7 +208,9 @@ def check_model(body: Mapping[str, Json], session: AgentSession) -> None:
 def check_logprobs(logprobs: int | None, request: Sampling, session: AgentSession) -> None:
     """Raise NotSupported if the request needs log-probabilities or token ids that there are not."""
     if logprobs is not None and not session.abilities.logprobs:
-        raise NotSupported("logprobs: this engine does not list the log-probabilities of generated tokens")
+        raise NotSupported(
+            "logprobs: this engine does not list the log-probabilities of generated tokens"
+        )
     if logprobs is None and request.return_token_ids:
         raise NotSupported("return_token_ids: request logprobs, too")
 
@@ -203,12 +218,18 @@ def check_logprobs(logprobs: int | None, request: Sampling, session: AgentSessio
 def check_prefill(session: AgentSession) -> None:
     """Raise NotSupported if the engine cannot continue the start of a reply."""
     if not session.abilities.prefill:
-        raise NotSupported("prefill: this engine cannot continue the start of a reply. End with a message of the user")
+        raise NotSupported(
+            "prefill: this engine cannot continue the start of a reply. End with a message of the user"
+        )
 
 
 def chat_logprobs(reply: Completion) -> Json:
     def entry(text: str, logprob: float) -> dict[str, Json]:
-        return {"token": text, "logprob": logprob, "bytes": list(text.encode("utf-8", "surrogatepass"))}
+        return {
+            "token": text,
+            "logprob": logprob,
+            "bytes": list(text.encode("utf-8", "surrogatepass")),
+        }
 
     content = [
         {**entry(each.text, each.logprob), "top_logprobs": [entry(*other) for other in each.top]}
@@ -242,9 +263,13 @@ def read_tools(tools: Json, choice: Json, session: AgentSession) -> tuple[str | 
     if not tools or choice == "none":
         return None, None
     if not session.abilities.functions:
-        raise NotSupported("tools: this engine has no function calls. Use engine=openai, or describe tools in a prompt")
+        raise NotSupported(
+            "tools: this engine has no function calls. Use engine=openai, or describe tools in a prompt"
+        )
     decides = choice in (None, "auto")
-    return json.dumps(tools, ensure_ascii=False), None if decides else json.dumps(choice, ensure_ascii=False)
+    return json.dumps(tools, ensure_ascii=False), None if decides else json.dumps(
+        choice, ensure_ascii=False
+    )
 
 
 def read_schema(response_format: Mapping[str, Json] | None) -> str | None:
@@ -260,7 +285,9 @@ def read_schema(response_format: Mapping[str, Json] | None) -> str | None:
     return json.dumps(schema)
 
 
-async def gather_replies(calls: Sequence[Generate], n: int, session: AgentSession) -> list[Completion]:
+async def gather_replies(
+    calls: Sequence[Generate], n: int, session: AgentSession
+) -> list[Completion]:
     """Return `n` replies to each call. Those with the caller's seed count on from it."""
     varied = [
         call if call.seed is None or number == 0 else replace(call, seed=call.seed + number)
@@ -277,7 +304,9 @@ def join_text(content: str | Iterable[Mapping[str, Json]] | None) -> str:
     parts = []
     for part in content:
         if part.get("type") not in ("text", "input_text", "output_text"):
-            raise NotSupported(f"content of type {part.get('type')!r}: kgqa's models read text only")
+            raise NotSupported(
+                f"content of type {part.get('type')!r}: kgqa's models read text only"
+            )
         parts.append(str(part.get("text", "")))
     return "".join(parts)
 
@@ -287,7 +316,12 @@ def reply_text(reply: Completion, request: Sampling) -> str:
 
 
 def envelope(
-    kind: str, prefix: str, call: Generate, choices: list[Json], replies: Sequence[Completion], session: AgentSession
+    kind: str,
+    prefix: str,
+    call: Generate,
+    choices: list[Json],
+    replies: Sequence[Completion],
+    session: AgentSession,
 ) -> dict[str, Json]:
     return {
         "id": request_id(prefix, call),
@@ -301,7 +335,9 @@ def envelope(
 
 def request_id(prefix: str, call: Generate) -> str:
     """Return an id that depends on the request only, so that a resumed agent sees the same one."""
-    return f"{prefix}-{hashlib.sha256(repr(call).encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+    return (
+        f"{prefix}-{hashlib.sha256(repr(call).encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+    )
 
 
 def usage_json(usage: Usage) -> dict[str, Json]:
@@ -331,7 +367,12 @@ def _chat_parts(choice: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
     message = {key: value for key, value in choice["message"].items() if value is not None}
     for index, call in enumerate(message.get("tool_calls", ())):
         call["index"] = index
-    yield {"index": choice["index"], "delta": message, "logprobs": choice["logprobs"], "finish_reason": None}
+    yield {
+        "index": choice["index"],
+        "delta": message,
+        "logprobs": choice["logprobs"],
+        "finish_reason": None,
+    }
     yield {"index": choice["index"], "delta": {}, "finish_reason": choice["finish_reason"]}
 
 

@@ -45,8 +45,13 @@ class Processes:
         for process_id, mark in list(self._marks.items()):
             kill_processes(process_id, mark)
 
-    async def _run_once(self, question: Question, session: AgentSession, address: str) -> AgentReply:
-        variables = {name.upper(): value for name, value in describe_session(question, session, address).items()}
+    async def _run_once(
+        self, question: Question, session: AgentSession, address: str
+    ) -> AgentReply:
+        variables = {
+            name.upper(): value
+            for name, value in describe_session(question, session, address).items()
+        }
         keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), session.token)
         process = await self._start({**variables, **keys}, session.token, stdin=DEVNULL)
         output, errors = End(process.stdout), End(process.stderr)
@@ -58,14 +63,22 @@ class Processes:
         if not problem and process.returncode:
             problem = _explain_exit(process.returncode, errors.text)
         flags = ("left_processes",) if left and not problem else ()
-        return AgentReply(output.text, errors.text, process.returncode, problem, session.searches, flags)
+        return AgentReply(
+            output.text, errors.text, process.returncode, problem, session.searches, flags
+        )
 
-    async def _send_line(self, question: Question, session: AgentSession, address: str) -> AgentReply:
+    async def _send_line(
+        self, question: Question, session: AgentSession, address: str
+    ) -> AgentReply:
         """Send the question to a process that waits for one, or to a new one."""
-        process = self._idle.pop() if self._idle else await self._start({}, session.token, stdin=PIPE)
+        process = (
+            self._idle.pop() if self._idle else await self._start({}, session.token, stdin=PIPE)
+        )
         assert process.stdin is not None
         assert process.stdout is not None
-        line = json.dumps({"api_key": session.token, **describe_session(question, session, address)})
+        line = json.dumps(
+            {"api_key": session.token, **describe_session(question, session, address)}
+        )
         reading = asyncio.ensure_future(_exchange(process, line))
         problem = await self._wait(reading, session)
         answer = "" if problem or reading.cancelled() else reading.result()
@@ -82,7 +95,9 @@ class Processes:
     async def _start(self, variables: Mapping[str, str], mark: str, stdin: int) -> Process:
         environment = {**clean_environment(self._agent.keep_env), **variables, MARK: mark}
         # so that no agent outlives kgqa, even if kgqa is killed
-        guard = [setpriv, "--pdeathsig", "KILL", "--"] if (setpriv := shutil.which("setpriv")) else []
+        guard = (
+            [setpriv, "--pdeathsig", "KILL", "--"] if (setpriv := shutil.which("setpriv")) else []
+        )
         process = await asyncio.create_subprocess_exec(
             *guard,
             *self._agent.argv,
@@ -107,7 +122,9 @@ class Processes:
             return ""
         work.cancel()
         return (
-            session.stopped.result() if stopped in finished else f"more than method.timeout={self._agent.timeout:g} s"
+            session.stopped.result()
+            if stopped in finished
+            else f"more than method.timeout={self._agent.timeout:g} s"
         )
 
     def _end(self, process: Process) -> bool:

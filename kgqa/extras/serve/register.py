@@ -11,7 +11,11 @@ it, use kgqa run method=command (docs/AGENTS.md)."""
 EXTRA = Extra(
     commands={
         "inspect": (
-            Command("export", "export an environment for reinforcement learning", "kgqa export env dataset=demo"),
+            Command(
+                "export",
+                "export an environment for reinforcement learning",
+                "kgqa export env dataset=demo",
+            ),
             Command(
                 "export env",
                 "write questions, scores and an agent as an environment of verifiers 0.4",

@@ -10,7 +10,15 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, NonNegativeFloat, PositiveInt
 
 from kgqa.calls import Generate
-from kgqa.extras.serve.openai_api import ROLES, ServedReply, check_model, join_text, read_schema, read_tools, request_id
+from kgqa.extras.serve.openai_api import (
+    ROLES,
+    ServedReply,
+    check_model,
+    join_text,
+    read_schema,
+    read_tools,
+    request_id,
+)
 from kgqa.extras.serve.session import AgentSession, NotSupported
 from kgqa.types import Completion, Json, Message, Prompt, ToolCall
 
@@ -32,12 +40,19 @@ class ResponsesRequest(BaseModel):
     def call(self, session: AgentSession) -> Generate:
         """Return the call of the request."""
         if self.previous_response_id is not None:
-            raise NotSupported("previous_response_id: kgqa stores no responses. Send the complete conversation")
+            raise NotSupported(
+                "previous_response_id: kgqa stores no responses. Send the complete conversation"
+            )
         if self.top_logprobs:
             raise NotSupported("top_logprobs: use /v1/chat/completions for log-probabilities")
         first = [Message("system", self.instructions)] if self.instructions else []
-        items = [{"role": "user", "content": self.input}] if isinstance(self.input, str) else self.input
-        limits, (tools, choice) = session.limits, read_tools(self._functions(), self._choice(), session)
+        items = (
+            [{"role": "user", "content": self.input}] if isinstance(self.input, str) else self.input
+        )
+        limits, (tools, choice) = (
+            session.limits,
+            read_tools(self._functions(), self._choice(), session),
+        )
         return Generate(
             Prompt("agent/responses", (*first, *_read_items(items))),
             self.max_output_tokens or limits.max_tokens,
@@ -61,8 +76,14 @@ class ResponsesRequest(BaseModel):
         functions: list[Json] = []
         for tool in self.tools or ():
             if tool.get("type") != "function":
-                raise NotSupported(f"tools: {tool.get('type')!r} is not a function, and kgqa has no others")
-            fields = {key: tool[key] for key in ("name", "description", "parameters", "strict") if key in tool}
+                raise NotSupported(
+                    f"tools: {tool.get('type')!r} is not a function, and kgqa has no others"
+                )
+            fields = {
+                key: tool[key]
+                for key in ("name", "description", "parameters", "strict")
+                if key in tool
+            }
             functions.append({"type": "function", "function": fields})
         return functions
 
@@ -73,13 +94,17 @@ def _read_items(items: list[dict[str, Json]]) -> Iterator[Message]:
     for item in items:
         kind = item.get("type", "message")
         if kind == "function_call":
-            calls.append(ToolCall(str(item["call_id"]), str(item["name"]), str(item.get("arguments", "{}"))))
+            calls.append(
+                ToolCall(str(item["call_id"]), str(item["name"]), str(item.get("arguments", "{}")))
+            )
             continue
         if calls:
             yield Message("assistant", "", tuple(calls))
             calls = []
         if kind == "function_call_output":
-            yield Message("tool", join_text(item.get("output")), answers=str(item.get("call_id", "")))
+            yield Message(
+                "tool", join_text(item.get("output")), answers=str(item.get("call_id", ""))
+            )
         elif kind == "message" and item.get("role") in ROLES:
             yield Message(ROLES[item["role"]], join_text(item.get("content")))
         elif kind != "reasoning":
@@ -104,13 +129,21 @@ async def respond(body: Mapping[str, Json], session: AgentSession) -> ServedRepl
     return ServedReply(response, stream(response) if request.stream else None)
 
 
-def _describe(request: ResponsesRequest, call: Generate, reply: Completion, session: AgentSession) -> dict[str, Json]:
+def _describe(
+    request: ResponsesRequest, call: Generate, reply: Completion, session: AgentSession
+) -> dict[str, Json]:
     name, usage, is_cut = request_id("resp", call), reply.usage, reply.finish == "length"
     output: list[Json] = []
     if reply.text or not reply.tool_calls:
         text = {"type": "output_text", "text": reply.text, "annotations": []}
         output.append(
-            {"type": "message", "id": f"msg_{name}", "role": "assistant", "status": "completed", "content": [text]}
+            {
+                "type": "message",
+                "id": f"msg_{name}",
+                "role": "assistant",
+                "status": "completed",
+                "content": [text],
+            }
         )
     output += [
         {
@@ -150,7 +183,9 @@ def _describe(request: ResponsesRequest, call: Generate, reply: Completion, sess
 
 def stream(response: Mapping[str, Any]) -> Iterator[str]:
     """Yield a response as server-sent events."""
-    events: list[dict[str, Json]] = [{"type": "response.created", "response": {**response, "output": []}}]
+    events: list[dict[str, Json]] = [
+        {"type": "response.created", "response": {**response, "output": []}}
+    ]
     for index, item in enumerate(response["output"]):
         place = {"output_index": index, "item_id": item["id"]}
         events.append({"type": "response.output_item.added", "output_index": index, "item": item})
@@ -159,8 +194,18 @@ def stream(response: Mapping[str, Any]) -> Iterator[str]:
             inside = {**place, "content_index": 0}
             events += [
                 {"type": "response.content_part.added", **inside, "part": {**part, "text": ""}},
-                {"type": "response.output_text.delta", **inside, "delta": part["text"], "logprobs": []},
-                {"type": "response.output_text.done", **inside, "text": part["text"], "logprobs": []},
+                {
+                    "type": "response.output_text.delta",
+                    **inside,
+                    "delta": part["text"],
+                    "logprobs": [],
+                },
+                {
+                    "type": "response.output_text.done",
+                    **inside,
+                    "text": part["text"],
+                    "logprobs": [],
+                },
                 {"type": "response.content_part.done", **inside, "part": part},
             ]
         else:

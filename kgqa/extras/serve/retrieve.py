@@ -38,7 +38,9 @@ async def retrieve(body: Mapping[str, Json], session: AgentSession) -> Json:
     request, rankings = await _search(body, session)
     results = [
         [
-            {"document": document_json(passage), "score": 1 / rank} if request.scores else document_json(passage)
+            {"document": document_json(passage), "score": 1 / rank}
+            if request.scores
+            else document_json(passage)
             for rank, passage in enumerate(passages, start=1)
         ]
         for passages in rankings
@@ -49,8 +51,12 @@ async def retrieve(body: Mapping[str, Json], session: AgentSession) -> Json:
 async def search(body: Mapping[str, Json], session: AgentSession) -> Json:
     """Answer `/search` and `/batch_search`: documents, or with `return_score` documents and their scores."""
     request, results = await _search(body, session)
-    documents: list[Json] = [[document_json(passage) for passage in passages] for passages in results]
-    scores: list[Json] = [[1 / rank for rank in range(1, len(passages) + 1)] for passages in results]
+    documents: list[Json] = [
+        [document_json(passage) for passage in passages] for passages in results
+    ]
+    scores: list[Json] = [
+        [1 / rank for rank in range(1, len(passages) + 1)] for passages in results
+    ]
     if isinstance(request.queries, str):
         documents, scores = documents[0], scores[0]
     return [documents, scores] if request.scores else documents
@@ -60,7 +66,9 @@ async def _search(
     body: Mapping[str, Json], session: AgentSession
 ) -> tuple[RetrieveRequest, Sequence[Sequence[Passage]]]:
     request = RetrieveRequest.model_validate(body)
-    return request, await asyncio.gather(*(session.search(query, request.count) for query in request.texts))
+    return request, await asyncio.gather(
+        *(session.search(query, request.count) for query in request.texts)
+    )
 
 
 def document_json(passage: Passage) -> dict[str, Json]:

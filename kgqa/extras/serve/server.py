@@ -58,9 +58,9 @@ class Guard:
         name = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
         is_page = "origin" in headers or headers.get("sec-fetch-site", "none") != "none"
         if is_page or (self.names is not None and name not in self.names):
-            await PlainTextResponse("kgqa serve: not for web pages, and only at its own address\n", 403)(
-                scope, receive, send
-            )
+            await PlainTextResponse(
+                "kgqa serve: not for web pages, and only at its own address\n", 403
+            )(scope, receive, send)
         else:
             await self.app(scope, receive, send)
 
@@ -92,12 +92,16 @@ class Server:
 
         try:
             family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-            self._listening = socket.create_server((self.host, self.port), family=family, backlog=BACKLOG)
+            self._listening = socket.create_server(
+                (self.host, self.port), family=family, backlog=BACKLOG
+            )
             # asyncio does so only for sockets that name their protocol. Otherwise each response takes 40 ms
             self._listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             reason = os.strerror(error.errno or 0)
-            raise ConfigError(f"--host {self.host} --port {self.port}: {reason}. Use another one") from None
+            raise ConfigError(
+                f"--host {self.host} --port {self.port}: {reason}. Use another one"
+            ) from None
         # cut connections at the end are no errors
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         config = uvicorn.Config(
@@ -147,14 +151,20 @@ class Server:
         token = request.path_params.get("token")
         if token is None:
             return self.shared if self.host in LOCAL else self._check_key(request)
-        is_shared = self.shared is not None and secrets.compare_digest(token.encode(), self.shared.token.encode())
+        is_shared = self.shared is not None and secrets.compare_digest(
+            token.encode(), self.shared.token.encode()
+        )
         return self.shared if is_shared else self.sessions.find(token)
 
     def _check_key(self, request: Request) -> AgentSession | None:
         """Return the shared session if the request has its token as an API key."""
         headers = request.headers
-        key = headers.get("authorization", "").removeprefix("Bearer ") or headers.get("x-api-key", "")
-        is_right = self.shared is not None and secrets.compare_digest(key.encode(), self.shared.token.encode())
+        key = headers.get("authorization", "").removeprefix("Bearer ") or headers.get(
+            "x-api-key", ""
+        )
+        is_right = self.shared is not None and secrets.compare_digest(
+            key.encode(), self.shared.token.encode()
+        )
         return self.shared if is_right else None
 
     def _json(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
@@ -163,7 +173,9 @@ class Server:
     def _generation(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
         return partial(self._respond, answer, _generation_response)
 
-    async def _respond(self, answer: Answer, form: Callable[[Any], Response], request: Request) -> Response:
+    async def _respond(
+        self, answer: Answer, form: Callable[[Any], Response], request: Request
+    ) -> Response:
         """Answer a request, or say in OpenAI's form of errors what is wrong."""
         from pydantic import ValidationError
 
@@ -265,4 +277,6 @@ def _error(status: int, message: str) -> Response:
     from starlette.responses import JSONResponse
 
     kind = "invalid_request_error" if status == 400 else "kgqa_error"
-    return JSONResponse({"error": {"message": one_line(redact(message)), "type": kind, "code": None}}, status)
+    return JSONResponse(
+        {"error": {"message": one_line(redact(message)), "type": kind, "code": None}}, status
+    )

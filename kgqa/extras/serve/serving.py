@@ -32,9 +32,15 @@ def compose_server(overrides: Sequence[str]) -> Experiment:
     Raises ConfigError: they name neither.
     """
     named = {override_group(override).partition(".")[0] for override in overrides}
-    needs = [need for need, keys in {"model": MODEL_KEYS, "search": SEARCH_KEYS}.items() if named.intersection(keys)]
+    needs = [
+        need
+        for need, keys in {"model": MODEL_KEYS, "search": SEARCH_KEYS}.items()
+        if named.intersection(keys)
+    ]
     if not needs:
-        raise ConfigError("kgqa serve needs a model (model= or server=), or a retriever (retriever= and dataset=)")
+        raise ConfigError(
+            "kgqa serve needs a model (model= or server=), or a retriever (retriever= and dataset=)"
+        )
     return compose_experiment(["method=command", f"method.needs=[{','.join(needs)}]", *overrides])
 
 

@@ -43,7 +43,9 @@ class Tools:
         try:
             from openai import OpenAI
         except ImportError:
-            message = "tools.llm needs the package openai. Install it, or use tools.generate or tools.url"
+            message = (
+                "tools.llm needs the package openai. Install it, or use tools.generate or tools.url"
+            )
             raise ConfigError(message) from None
         return OpenAI(base_url=self.url, api_key=self.api_key, max_retries=0)
 
@@ -59,7 +61,10 @@ class Tools:
         if not self._session.abilities.model:
             raise NotSupported("there is no model here. Add model to method.needs")
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        prompt_messages = tuple(Message(message["role"], message["content"]) for message in messages)  # type: ignore[arg-type]
+        prompt_messages = tuple(
+            Message(message["role"], message["content"])  # type: ignore[arg-type]
+            for message in messages
+        )
         most = max_tokens or self._session.limits.max_tokens
         call = Generate(Prompt("agent/chat", prompt_messages), most, tuple(stop), temperature)
         return self._session.submit(call).result().text
@@ -73,7 +78,9 @@ class Tools:
 _CURRENT: ContextVar[Tools | None] = ContextVar("kgqa_tools", default=None)
 
 
-async def run_function(agent: Function, question: Question, session: AgentSession, address: str) -> AgentReply:
+async def run_function(
+    agent: Function, question: Question, session: AgentSession, address: str
+) -> AgentReply:
     """Run a function in a thread of its own. One that takes longer than the timeout is left behind without calls."""
     values = describe_session(question, session, address)
     urls = (values["openai_base_url"], values["retrieve_url"], values["mcp_url"])
@@ -97,13 +104,21 @@ async def run_function(agent: Function, question: Question, session: AgentSessio
     waiting.cancel()
     stopped.cancel()
     if not outcome:
-        reason = session.stopped.result() if session.stopped.done() else f"more than method.timeout={agent.timeout:g} s"
+        reason = (
+            session.stopped.result()
+            if session.stopped.done()
+            else f"more than method.timeout={agent.timeout:g} s"
+        )
         return AgentReply("", problem=reason, searches=session.searches)
     (result,) = outcome
     if isinstance(result, Exception):
         raise result
     if isinstance(result, BaseException):
-        return AgentReply("", problem=f"the function ended with {describe_error(result)}", searches=session.searches)
+        return AgentReply(
+            "",
+            problem=f"the function ended with {describe_error(result)}",
+            searches=session.searches,
+        )
     return AgentReply(_write(result), searches=session.searches)
 
 
@@ -111,7 +126,9 @@ def current_tools() -> Tools:
     """Return the tools of the question that this thread answers. Raises ConfigError: it answers none."""
     tools = _CURRENT.get()
     if tools is None:
-        raise ConfigError("kgqa.current_tools: no question is answered here. Call it in an agent of kgqa.run(method=…)")
+        raise ConfigError(
+            "kgqa.current_tools: no question is answered here. Call it in an agent of kgqa.run(method=…)"
+        )
     return tools
 
 
@@ -139,7 +156,11 @@ async def _await(result: Any) -> Any:
 def _write(result: Any) -> str:
     """Return a result as agents print it: a JSON object with an answer."""
     if isinstance(result, Answer):
-        result = {"answer": result.text, "evidence": list(result.evidence), "flags": dict(result.flags)}
+        result = {
+            "answer": result.text,
+            "evidence": list(result.evidence),
+            "flags": dict(result.flags),
+        }
     elif not isinstance(result, Mapping):
         result = {"answer": getattr(result, "answer", result)}
     value: dict[str, Json] = {**result, "answer": str(result.get("answer", ""))}

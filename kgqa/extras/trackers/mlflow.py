@@ -26,13 +26,18 @@ class MlflowTracker:
     """`uri`: of the server or store. None: MLFLOW_TRACKING_URI, otherwise MLflow's default."""
 
     uri: Annotated[
-        str | None, Setting("Address of a server, or a store. null: $MLFLOW_TRACKING_URI, otherwise MLflow's default.")
+        str | None,
+        Setting(
+            "Address of a server, or a store. null: $MLFLOW_TRACKING_URI, otherwise MLflow's default."
+        ),
     ] = None
     experiment: Annotated[str, Setting("Name of the group of runs in MLflow.")] = "kgqa"
 
     def check(self) -> None:
         if find_spec("mlflow") is None:
-            raise ConfigError(f"tracker=mlflow: not installed. {install_command('mlflow')}, or remove tracker=.")
+            raise ConfigError(
+                f"tracker=mlflow: not installed. {install_command('mlflow')}, or remove tracker=."
+            )
 
     def log(self, run: TrackedRun) -> str:
         for name, value in ENVIRONMENT.items():
@@ -45,12 +50,23 @@ class MlflowTracker:
         try:
             client = mlflow.MlflowClient(self.uri)
             existing = client.get_experiment_by_name(self.experiment)
-            number = existing.experiment_id if existing else client.create_experiment(self.experiment)
+            number = (
+                existing.experiment_id if existing else client.create_experiment(self.experiment)
+            )
             logged = client.create_run(number, run_name=run.name).info
-            for some in _batches((Param(name, value) for name, value in run.parameters.items()), AT_ONCE):
+            for some in _batches(
+                (Param(name, value) for name, value in run.parameters.items()), AT_ONCE
+            ):
                 client.log_batch(logged.run_id, params=some)
-            client.log_batch(logged.run_id, metrics=[Metric(name, value, at, 0) for name, value in run.metrics.items()])
-            points = (Metric(name, value, at, step) for name, line in run.series.items() for step, value in line)
+            client.log_batch(
+                logged.run_id,
+                metrics=[Metric(name, value, at, 0) for name, value in run.metrics.items()],
+            )
+            points = (
+                Metric(name, value, at, step)
+                for name, line in run.series.items()
+                for step, value in line
+            )
             for some in _batches(points, METRICS_AT_ONCE):
                 client.log_batch(logged.run_id, metrics=some)
             for file in run.files:

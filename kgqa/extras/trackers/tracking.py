@@ -53,7 +53,9 @@ def track(config: Config, describe: Callable[[], TrackedRun], display: Display) 
         display.line(f"tracked: {tracker.log(replace(run, parameters=parameters))}")
     except TrackerError as error:
         reason = " ".join(redact(error).split())
-        display.line(f"warning: tracker={config['choices']['tracker']}: {reason:.160}. The run itself is complete")
+        display.line(
+            f"warning: tracker={config['choices']['tracker']}: {reason:.160}. The run itself is complete"
+        )
 
 
 def parameters(experiment: Experiment) -> dict[str, str]:
@@ -61,7 +63,11 @@ def parameters(experiment: Experiment) -> dict[str, str]:
     unused = (groups().keys() - experiment.choices.keys()) | {"choices", "tracker"}
     used = {key: value for key, value in experiment.config.items() if key not in unused}
     named = {group: name for group, name in experiment.choices.items() if group != "tracker"}
-    flat = {key: value for key, value in flatten(used).items() if value is not None and not key.endswith("._target_")}
+    flat = {
+        key: value
+        for key, value in flatten(used).items()
+        if value is not None and not key.endswith("._target_")
+    }
     return named | {key: str(value) for key, value in flat.items()}
 
 
@@ -69,9 +75,12 @@ def list_tracked_metrics(metrics: Metrics) -> dict[str, float]:
     """Return the defined ones of scores with their intervals, recalls, the judge's accuracy, counts and costs."""
     scores = dict(metrics.scores)
     if metrics.retrieval:
-        scores |= {f"recall_at_{budget}": score for budget, score in metrics.retrieval.recall.items()}
+        scores |= {
+            f"recall_at_{budget}": score for budget, score in metrics.retrieval.recall.items()
+        }
     tracked = {
-        name: getattr(metrics, name) for name in ("questions", "failed", "answerless", "context_tokens", "seconds")
+        name: getattr(metrics, name)
+        for name in ("questions", "failed", "answerless", "context_tokens", "seconds")
     }
     if metrics.judge:
         scores["judge_accuracy"] = metrics.judge.accuracy

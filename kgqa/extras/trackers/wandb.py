@@ -28,7 +28,9 @@ class WandbTracker:
 
     def check(self) -> None:
         if find_spec("wandb") is None:
-            raise ConfigError(f"tracker=wandb: not installed. {install_command('wandb')}, or remove tracker=.")
+            raise ConfigError(
+                f"tracker=wandb: not installed. {install_command('wandb')}, or remove tracker=."
+            )
 
     def log(self, run: TrackedRun) -> str:
         import wandb
@@ -53,7 +55,9 @@ class WandbTracker:
             logged.finish()
             wandb.teardown()  # stop its service
         except (wandb.Error, OSError) as error:
-            raise TrackerError(f"Weights & Biases accepted only a part of the run: {error}") from error
+            raise TrackerError(
+                f"Weights & Biases accepted only a part of the run: {error}"
+            ) from error
         return path
 
 

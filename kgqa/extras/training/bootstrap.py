@@ -42,7 +42,14 @@ from kgqa.util.fs import json_text, replace_file
 from kgqa.util.places import outputs, training_folder
 
 # keys that each run and training gets from the bootstrapping
-OWN_KEYS = ("run_name", "output_dir", "allow_trained_questions", "train.name", "collect.filter", "collect.role")
+OWN_KEYS = (
+    "run_name",
+    "output_dir",
+    "allow_trained_questions",
+    "train.name",
+    "collect.filter",
+    "collect.role",
+)
 
 
 @dataclass(frozen=True)
@@ -61,14 +68,25 @@ class Bootstrap:
         keys = [override_key(word) for word in overrides]
         for word, key in zip(overrides, keys, strict=True):
             if key in OWN_KEYS:
-                raise ConfigError(f"{word}: is set by kgqa bootstrap for each run and training. Remove it")
+                raise ConfigError(
+                    f"{word}: is set by kgqa bootstrap for each run and training. Remove it"
+                )
         defaults = {"method": "method=knowtrace", BOOTSTRAP: f"{BOOTSTRAP}=knowtrace"}
         complete = [*(word for key, word in defaults.items() if key not in keys), *overrides]
-        groups = {group: [word for word in complete if override_group(word) == group] for group in ("collect", "train")}
+        groups = {
+            group: [word for word in complete if override_group(word) == group]
+            for group in ("collect", "train")
+        }
         others = [word for word in complete if override_group(word) not in groups]
         config = compose_experiment(others).config
-        words = [word for word in others if override_group(word) != BOOTSTRAP and override_key(word) != "dry_run"]
-        return cls(build(config[BOOTSTRAP], BOOTSTRAP), config, tuple(words), *map(tuple, groups.values()))
+        words = [
+            word
+            for word in others
+            if override_group(word) != BOOTSTRAP and override_key(word) != "dry_run"
+        ]
+        return cls(
+            build(config[BOOTSTRAP], BOOTSTRAP), config, tuple(words), *map(tuple, groups.values())
+        )
 
     @property
     def title(self) -> str:
@@ -90,8 +108,12 @@ class Bootstrap:
 
     def learning(self, adapters: Mapping[str, str]) -> list[str]:
         """Return the overrides of a run on the training questions, with adapters trained on them, too (Algorithm 2)."""
-        split = [format_override("dataset.split", self.settings.split)] if self.settings.split else []
-        words = [format_override(key, getattr(self.settings, key)) for key in ("sample", "limit", "ids")]
+        split = (
+            [format_override("dataset.split", self.settings.split)] if self.settings.split else []
+        )
+        words = [
+            format_override(key, getattr(self.settings, key)) for key in ("sample", "limit", "ids")
+        ]
         return [*self.evaluating(adapters), *split, *words, "allow_trained_questions=true"]
 
     def training(self, role: str, name: str) -> TrainRequest:
@@ -112,17 +134,26 @@ class Bootstrap:
 
         Raises ConfigError: a question is for training and evaluation.
         """
-        evaluated, learning = compose_experiment(self.evaluating({})), compose_experiment(self.learning({}))
+        evaluated, learning = (
+            compose_experiment(self.evaluating({})),
+            compose_experiment(self.learning({})),
+        )
         if both := {*evaluated.data.ids} & {*learning.data.ids}:
             raise ConfigError(
                 f"{len(both):,} of {len(evaluated.data.ids):,} questions are used for training and evaluation: set "
                 "another bootstrap.split=, or other bootstrap.ids= than ids="
             )
         return {
-            "runs": [{"run": identify(run), "questions": ids_digest(run.data.ids)} for run in (evaluated, learning)],
+            "runs": [
+                {"run": identify(run), "questions": ids_digest(run.data.ids)}
+                for run in (evaluated, learning)
+            ],
             "bootstrap": changing_settings(self.config[BOOTSTRAP], BOOTSTRAP),
             "collect": [*self.collect_overrides],
-            "train": {role: [*map(list, self.training(role, "any").settings)] for role in self.settings.train},
+            "train": {
+                role: [*map(list, self.training(role, "any").settings)]
+                for role in self.settings.train
+            },
         }
 
     @property
@@ -138,10 +169,16 @@ class Bootstrap:
         """
         rounds = Rounds(title=self.title, filter=self.settings.filter, rounds=())
         adapters: Mapping[str, str] = {}  # of the round before
-        locked = lock_folder(self.folder, as_json(self.identity), "this", "another bootstrap.sample=")
+        locked = lock_folder(
+            self.folder, as_json(self.identity), "this", "another bootstrap.sample="
+        )
         with locked, monitor_work(display, BOOTSTRAP, self.folder) as monitor:
             for number in range(self.settings.rounds + 1):
-                one = self.make(number, adapters, monitor) if number else self.evaluate(0, {}, monitor)
+                one = (
+                    self.make(number, adapters, monitor)
+                    if number
+                    else self.evaluate(0, {}, monitor)
+                )
                 adapters = one.adapters
                 rounds = rounds.replace(rounds=(*rounds.rounds, one))
                 self._report(rounds, command)
@@ -161,9 +198,15 @@ class Bootstrap:
         settings = self.settings
         run, examples, counts, figures = self.answer(self.learning(adapters), display), {}, {}, {}
         for role in settings.train:
-            words = [*self.collect_overrides, f"collect.filter={settings.filter}", f"collect.role={role}"]
+            words = [
+                *self.collect_overrides,
+                f"collect.filter={settings.filter}",
+                f"collect.role={role}",
+            ]
             collecting = Collecting.of(settings.collect, words, [run.folder])
-            collected = collecting.collect(display, ["collect", settings.collect, "--from", str(run.folder)])
+            collected = collecting.collect(
+                display, ["collect", settings.collect, "--from", str(run.folder)]
+            )
             examples[role], counts[role] = str(collecting.folder), collected.examples
             figures = {**collected.figures}
         asked, right = run.metrics.questions, int(figures.get(RIGHT, 0))
@@ -173,8 +216,13 @@ class Bootstrap:
                 f"{settings.fewest}. Use more questions (bootstrap.sample=), or set bootstrap.fewest="
                 f"{max(right, 1)}"
             )
-        new = {role: self.train(number, role, Path(folder), display) for role, folder in examples.items()}
-        filtered = Estimate(mean=figures.get(FA), low=figures.get(FA + LOW), high=figures.get(FA + HIGH), n=right)
+        new = {
+            role: self.train(number, role, Path(folder), display)
+            for role, folder in examples.items()
+        }
+        filtered = Estimate(
+            mean=figures.get(FA), low=figures.get(FA + LOW), high=figures.get(FA + HIGH), n=right
+        )
         return self.evaluate(number, new, display).replace(
             run=str(run.folder), asked=asked, right=right, examples=examples, kept=counts, filtered=filtered,
             adapters=new,
@@ -193,7 +241,12 @@ class Bootstrap:
 
     def evaluate(self, number: int, adapters: Mapping[str, str], display: Display) -> Round:
         dev = self.answer(self.evaluating(adapters), display)
-        return Round(number=number, dev=str(dev.folder), em=dev.metrics.score("em"), f1=dev.metrics.score("f1"))
+        return Round(
+            number=number,
+            dev=str(dev.folder),
+            em=dev.metrics.score("em"),
+            f1=dev.metrics.score("f1"),
+        )
 
     def answer(self, words: Sequence[str], display: Display) -> FinishedRun:
         """Return the run. Its engines are closed, so that the next one has the machine to itself."""

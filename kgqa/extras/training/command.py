@@ -35,7 +35,12 @@ def collect(args: Namespace, terminal: Terminal) -> None:
             count = sum(len(source.questions) for source in collecting.sources)
             show_plan(plan, count, terminal, with_prompts=args.prompts)
     else:
-        words = ["collect", name, *args.overrides, *(word for run in runs for word in ("--from", run))]
+        words = [
+            "collect",
+            name,
+            *args.overrides,
+            *(word for run in runs for word in ("--from", run)),
+        ]
         collected = collecting.collect(terminal, words)
     terminal.sections(f"collect {name}", example_sections(collected))
     if is_dry:
@@ -48,7 +53,9 @@ def _show_example(example: TrainingExample | Positive, terminal: Terminal) -> No
     """Show the prompt and the target of an example."""
     if isinstance(example, Positive):
         parts = [("anchor", example.anchor), ("positive", example.positive)]
-        parts += [(f"negative {number}", text) for number, text in enumerate(example.negatives, start=1)]
+        parts += [
+            (f"negative {number}", text) for number, text in enumerate(example.negatives, start=1)
+        ]
     else:
         parts = [(message.role, message.content) for message in example.prompt.messages]
         parts += [("start of the reply", example.prompt.prefill)] if example.prompt.prefill else []
@@ -75,7 +82,11 @@ def train(args: Namespace, terminal: Terminal) -> None:
 def _show_trained(folder: Path, terminal: Terminal) -> None:
     """Show the figures of one training. Its report has settings and versions."""
     trained = Trained.read(folder)
-    sections = [section for section in training_sections(trained) if section.title not in ("Settings", "Versions")]
+    sections = [
+        section
+        for section in training_sections(trained)
+        if section.title not in ("Settings", "Versions")
+    ]
     terminal.sections(f"{trained.name} on {trained.base}", sections)
     terminal.line(f"report: {folder / 'report.html'}")
 
@@ -85,9 +96,14 @@ def bootstrap(args: Namespace, terminal: Terminal) -> int:
     bootstrapping = Bootstrap.of(args.overrides)
     folder = bootstrapping.folder
     if bootstrapping.config["dry_run"]:
-        runs = {"answer training questions": bootstrapping.learning({}), "evaluate": bootstrapping.evaluating({})}
+        runs = {
+            "answer training questions": bootstrapping.learning({}),
+            "evaluate": bootstrapping.evaluating({}),
+        }
         terminal.heading(f"{bootstrapping.title}: one of {bootstrapping.settings.rounds} rounds")
-        code = show_stages({stage: freeze_cells([(stage, words)]) for stage, words in runs.items()}, terminal)
+        code = show_stages(
+            {stage: freeze_cells([(stage, words)]) for stage, words in runs.items()}, terminal
+        )
         terminal.line("dry_run=true: no call was made and no model was trained")
         return code
     rounds = bootstrapping.run(terminal, ["bootstrap", *args.overrides])
@@ -124,7 +140,9 @@ def _show_trainings(trainings: Sequence[RunEntry], terminal: Terminal) -> None:
         except DataError:
             note = "damaged. Train it again"
         rows.append((each.when, each.name, *figures, size_text(each.folder), note))
-    terminal.table(("written", "name", "base", "examples", "held-out loss", "on disk", ""), rows, fixed=1)
+    terminal.table(
+        ("written", "name", "base", "examples", "held-out loss", "on disk", ""), rows, fixed=1
+    )
 
 
 def _figures(trained: Trained) -> Cells:

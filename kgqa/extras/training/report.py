@@ -21,7 +21,18 @@ EXAMPLES = {  # fields by name
     "examples to train on": "count", "questions to train on": "questions", "held-out examples": "held_out_count",
     "skipped: too long": "left_out", "truncated": "cut", "sha256 of the texts": "sha256",
 }  # fmt: skip
-TRAINING = ("steps", "epochs", "tokens", "device", "processes", "trainable", "parameters", "precision", "seed", "rank")
+TRAINING = (
+    "steps",
+    "epochs",
+    "tokens",
+    "device",
+    "processes",
+    "trainable",
+    "parameters",
+    "precision",
+    "seed",
+    "rank",
+)
 FILTERS = {"backtracing": "KnowTrace*", "none": "Non-Backtracing"}  # names in KnowTrace's Figure 4
 ROUND = ("round", "EM", "F1", "FA", "right answers", "examples", "evaluated in")
 ROUND_TEXT = (
@@ -47,8 +58,15 @@ def card_sections(trained: Trained) -> list[Section]:
 
 def training_sections(trained: Trained) -> list[Section]:
     """Return the sections of a training, without empty ones."""
-    losses = {name.replace("_", " "): f"{value:.4f}" for name, value in trained.losses if value is not None}
-    used = {"time": duration(trained.seconds), "peak memory": f"{trained.peak_memory / 10**9:.1f} GB"}
+    losses = {
+        name.replace("_", " "): f"{value:.4f}"
+        for name, value in trained.losses
+        if value is not None
+    }
+    used = {
+        "time": duration(trained.seconds),
+        "peak memory": f"{trained.peak_memory / 10**9:.1f} GB",
+    }
     text = (
         "Replies to prompts of questions that were not used for training, with the 95 % interval.",
         *(f"{name}: {value:.1f}" for name, value in trained.baselines.items()),
@@ -57,10 +75,18 @@ def training_sections(trained: Trained) -> list[Section]:
     listed = [
         Section("Held-out examples", ("figure", "percent", "examples"), measured, text),
         Section("Losses", (), losses),
-        figures_section("Examples", {name: getattr(trained.examples, key) for name, key in EXAMPLES.items()}),
-        figures_section("Training", {**used, **{name: getattr(trained, name) for name in TRAINING}}),
+        figures_section(
+            "Examples", {name: getattr(trained.examples, key) for name, key in EXAMPLES.items()}
+        ),
+        figures_section(
+            "Training", {**used, **{name: getattr(trained, name) for name in TRAINING}}
+        ),
         Section("Prompt templates", ("template", "hash"), trained.examples.templates),
-        Section("Versions", (), {"kgqa": f"{trained.kgqa.version} {trained.kgqa.commit or ''}", **trained.versions}),
+        Section(
+            "Versions",
+            (),
+            {"kgqa": f"{trained.kgqa.version} {trained.kgqa.commit or ''}", **trained.versions},
+        ),
         Section("Settings", ("key", "value", "source"), trained.settings),
     ]
     return [section for section in listed if section.rows]
@@ -70,7 +96,9 @@ def loss_plot(name: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> P
     """Return the loss by step, and the held-out loss if it was measured."""
     lines = [
         Series(title, [Point(step, value) for step, value in series[key]], colour)
-        for colour, (key, title) in enumerate((("loss", "loss"), ("held_out_loss", "held-out loss")))
+        for colour, (key, title) in enumerate(
+            (("loss", "loss"), ("held_out_loss", "held-out loss"))
+        )
         if series.get(key)
     ]
     return Plot(f"Loss of {name}", "step", "nats", lines)
@@ -78,7 +106,9 @@ def loss_plot(name: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> P
 
 def rounds_section(rounds: Rounds) -> Section:
     """Return a table of the rounds."""
-    return Section(FILTERS[rounds.filter], ROUND, [_round_row(one) for one in rounds.rounds], ROUND_TEXT)
+    return Section(
+        FILTERS[rounds.filter], ROUND, [_round_row(one) for one in rounds.rounds], ROUND_TEXT
+    )
 
 
 def rounds_plot(rounds: Rounds) -> Plot:
@@ -86,13 +116,22 @@ def rounds_plot(rounds: Rounds) -> Plot:
     name = FILTERS[rounds.filter]
     series = [
         Series(f"EM, {name}", _points((one.number, one.em) for one in rounds.rounds), 0),
-        Series(f"FA, {name}", _points((one.number, one.filtered) for one in rounds.rounds[1:]), 0, hollow=True),
+        Series(
+            f"FA, {name}",
+            _points((one.number, one.filtered) for one in rounds.rounds[1:]),
+            0,
+            hollow=True,
+        ),
     ]
     return Plot(rounds.title, "round", "percent", series)
 
 
 def _points(estimates: Iterable[tuple[int, Estimate]]) -> list[Point]:
-    return [Point(number, score.mean, score.low, score.high) for number, score in estimates if score.mean is not None]
+    return [
+        Point(number, score.mean, score.low, score.high)
+        for number, score in estimates
+        if score.mean is not None
+    ]
 
 
 def _round_row(one: Round) -> tuple[Value, ...]:
@@ -105,14 +144,23 @@ def example_sections(collected: Collected) -> list[Section]:
     """Return the sections of collected examples (SAFE's Table 7), without empty ones."""
     rows = [(name, row.examples, row.questions) for name, row in collected.datasets.items()]
     total = ("total", collected.examples, collected.questions)
-    held_out = f"{pluralize(len(collected.held_out), 'question')} held out, with all their examples."
+    held_out = (
+        f"{pluralize(len(collected.held_out), 'question')} held out, with all their examples."
+    )
     labels = [
-        (label, count, f"{100 * count / collected.examples:.1f}", collected.held_out_labels.get(label, 0))
+        (
+            label,
+            count,
+            f"{100 * count / collected.examples:.1f}",
+            collected.held_out_labels.get(label, 0),
+        )
         for label, count in collected.labels.items()
     ]
     reasons = sorted(collected.dropped.items(), key=lambda item: (-item[1], item[0]))
     sections = [
-        Section("Examples", ("dataset", "instances", "unique questions"), [*rows, total], (held_out,)),
+        Section(
+            "Examples", ("dataset", "instances", "unique questions"), [*rows, total], (held_out,)
+        ),
         Section("Labels", ("label", "instances", "percent", "held out"), labels),
         Section("Dropped", ("why", "count"), reasons),
         Section("Made by", ("", "instances"), collected.made_by),

@@ -29,7 +29,16 @@ from kgqa.util.fs import json_text, replace_file
 from kgqa.util.places import outputs
 from kgqa.util.validators import Count, Natural
 
-NOT_TUNED = ("dataset", "collection", "judge", "limit", "sample", "ids", "seed", "scoring")  # keys or groups
+NOT_TUNED = (
+    "dataset",
+    "collection",
+    "judge",
+    "limit",
+    "sample",
+    "ids",
+    "seed",
+    "scoring",
+)  # keys or groups
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,9 @@ class Tuning:
         keys, axes = read_keys(TuneKeys, own, "tune."), parse_axes(others)
         check_metric("tune.metric", keys.metric)
         if keys.dev_path and keys.dev_split:
-            raise ConfigError("tune.dev_path and tune.dev_split: set only one of them. Each selects the dev questions")
+            raise ConfigError(
+                "tune.dev_path and tune.dev_split: set only one of them. Each selects the dev questions"
+            )
         for key in (axis.key for axis in axes if axis.swept):
             if key.partition(".")[0] in NOT_TUNED or key == "roles.judge":
                 raise ConfigError(f"{key}: not a hyperparameter. Tune with one value at a time")
@@ -102,9 +113,13 @@ class Tuning:
         cells = freeze_cells(expand_grid(self.axes))
         config = cells[0].config
         if config["output_dir"] or config["run_name"]:
-            raise ConfigError("output_dir= and run_name=: dev and test runs have their own folders. Set tune.name=")
+            raise ConfigError(
+                "output_dir= and run_name=: dev and test runs have their own folders. Set tune.name="
+            )
         if any(config[key] is not None for key in ("limit", "sample", "ids")):
-            raise ConfigError("limit=, sample=, ids=: tune.dev= and tune.test= select the questions")
+            raise ConfigError(
+                "limit=, sample=, ids=: tune.dev= and tune.test= select the questions"
+            )
         if self.keys.metric == "judge" and config.get("judge") is None:
             raise ConfigError("tune.metric=judge: the runs have no such score. Set judge=NAME")
         return cells
@@ -122,13 +137,17 @@ class Tuning:
     def on_dev(self) -> list[Cell]:
         """Return the cells over the dev questions. Raises ConfigError if there is nothing to choose."""
         if not self.swept:
-            raise ConfigError("no values to choose from: set several values for a key, e.g. method.beam=3,5")
+            raise ConfigError(
+                "no values to choose from: set several values for a key, e.g. method.beam=3,5"
+            )
         return [on_part(cell, self.parts[0], "dev") for cell in self.cells]
 
     def on_test(self, best: Cell) -> list[Cell]:
         """Return the chosen cell over the test questions, once per set of few-shot examples if there are any."""
         keys = [f"method.demonstration_set={name}" for name in self.sets]
-        cells = freeze_cells([(key, [*best.overrides, key]) for key in keys] or [(best.name, best.overrides)])
+        cells = freeze_cells(
+            [(key, [*best.overrides, key]) for key in keys] or [(best.name, best.overrides)]
+        )
         return [on_part(cell, self.parts[1], "test") for cell in cells]
 
     def run(self, display: Display) -> Tuned:
@@ -141,17 +160,31 @@ class Tuning:
         dev_cells, (_, test) = self.on_dev, self.parts
         texts = [*(cell.frozen for cell in dev_cells), self.keys.metric, *test.ids, *self.sets]
         name = self.keys.name or f"tune-{sweep_name(texts)}"
-        run = partial(run_in_folder, command=self.command, display=display, budget=self.budget, key="tune.name")
+        run = partial(
+            run_in_folder,
+            command=self.command,
+            display=display,
+            budget=self.budget,
+            key="tune.name",
+        )
         run(dev_cells, name, self.swept)
         tuned = Tuned(self, outputs() / "sweeps" / name, dev_cells)
         # before the test, which can fail
         tuned.write()
-        scored = [(mean, cell.number) for cell in dev_cells if (mean := cell.mean(*self.metric)) is not None]
+        scored = [
+            (mean, cell.number)
+            for cell in dev_cells
+            if (mean := cell.mean(*self.metric)) is not None
+        ]
         if not scored:
-            raise DataError(f"no dev cell of {len(dev_cells)} has a score, the first: {dev_cells[0].error}")
+            raise DataError(
+                f"no dev cell of {len(dev_cells)} has a score, the first: {dev_cells[0].error}"
+            )
         best = max(scored, key=lambda pair: pair[0])[1]  # the first of equal ones
         test_cells = self.on_test(self.cells[best])
-        run(test_cells, f"{name}-test", {"method.demonstration_set": self.sets} if self.sets else {})
+        run(
+            test_cells, f"{name}-test", {"method.demonstration_set": self.sets} if self.sets else {}
+        )
         tuned.chosen, tuned.tests = best, test_cells
         replace_file(tuned.folder / "tune.md", markdown("Tuning", tuned.sections()))
         tuned.write()
@@ -170,12 +203,16 @@ def split_questions(experiment: Experiment, keys: TuneKeys) -> tuple[QuestionSpl
     """
     own, dev_path = list(experiment.data.all_questions()), keys.dev_path
     if keys.dev_split is not None:
-        dev_path = compose_experiment([*experiment.overrides, f"dataset.split={keys.dev_split}"]).data.whole.file
+        dev_path = compose_experiment(
+            [*experiment.overrides, f"dataset.split={keys.dev_split}"]
+        ).data.whole.file
     if dev_path is not None:
         other = compose_experiment([*experiment.overrides, f"dataset.path='{dev_path}'"])
         questions, sha256 = list(other.data.all_questions()), other.data.sha256
     elif keys.dev is None:
-        raise ConfigError("tune.dev: set the number of dev questions, or their file: tune.dev_path=FILE")
+        raise ConfigError(
+            "tune.dev: set the number of dev questions, or their file: tune.dev_path=FILE"
+        )
     else:
         questions, sha256 = own, experiment.data.sha256
     dev = _sample(dev_path, sha256, questions, keys.dev, keys.seed, "tune.dev")
@@ -183,13 +220,20 @@ def split_questions(experiment: Experiment, keys: TuneKeys) -> tuple[QuestionSpl
     texts = {question.text for question in questions if question.id in ids}
     shared = {question.id for question in own if question.id in ids or question.text in texts}
     if dev_path is not None and shared:
-        raise DataError(f"tune.dev_path={dev_path}: {len(shared):,} questions are also in dev, e.g. {min(shared)}")
+        raise DataError(
+            f"tune.dev_path={dev_path}: {len(shared):,} questions are also in dev, e.g. {min(shared)}"
+        )
     rest = [question for question in own if question.id not in shared]
     return dev, _sample(None, experiment.data.sha256, rest, keys.test, keys.seed, "tune.test")
 
 
 def _sample(
-    path: Path | None, sha256: str, questions: Sequence[Question], count: int | None, seed: int, key: str
+    path: Path | None,
+    sha256: str,
+    questions: Sequence[Question],
+    count: int | None,
+    seed: int,
+    key: str,
 ) -> QuestionSplit:
     """Return some questions of a file. `key`: the key that sets their number, for messages."""
     ids = [question.id for question in questions]
@@ -204,7 +248,12 @@ def _sample(
 def on_part(cell: Cell, part: QuestionSplit, name: str) -> Cell:
     """Return the cell over these questions, with its own run folder, as a run's name does not depend on them."""
     path = {"path": part.file} if part.file else {}
-    config = {**cell.config, "dataset": {**cell.config["dataset"], **path}, "limit": None, "sample": None}
+    config = {
+        **cell.config,
+        "dataset": {**cell.config["dataset"], **path},
+        "limit": None,
+        "sample": None,
+    }
     folder = find_run_folder(compose_experiment(cell.overrides, config))
     run = f"{folder.name}-{name}-{text_digest(' '.join(part.ids), 8)}"
     words = [f"dataset.path='{part.file}'"] if part.file else []
@@ -236,14 +285,20 @@ class Tuned:
     @property
     def mean_and_deviation(self) -> tuple[float | None, float | None]:
         """Return mean and standard deviation of the scores on test. None: a score is missing, or there is only one."""
-        means = [mean for cell in self.tests if (mean := cell.mean(*self.tuning.metric)) is not None]
+        means = [
+            mean for cell in self.tests if (mean := cell.mean(*self.tuning.metric)) is not None
+        ]
         if not means or len(means) < len(self.tests):
             return None, None
         return fmean(means), stdev(means) if len(means) > 1 else None
 
     def write(self) -> None:
         """Store the choice."""
-        tuning, (dev, test), (mean, deviation) = self.tuning, self.tuning.parts, self.mean_and_deviation
+        tuning, (dev, test), (mean, deviation) = (
+            self.tuning,
+            self.tuning.parts,
+            self.mean_and_deviation,
+        )
         record = {
             "command": tuning.command,
             "metric": tuning.keys.metric,
@@ -273,10 +328,20 @@ class Tuned:
         (dev, test), (mean, deviation) = self.tuning.parts, self.mean_and_deviation
         text = f"{dev.questions:,} dev and {test.questions:,} test questions, none in both. Their ids are in tune.json."
         header = ("settings", self.tuning.keys.metric)
-        tried = [(f"{'→ ' if cell.number == self.chosen else ''}{cell.name}", self._score(cell)) for cell in self.tried]
+        tried = [
+            (f"{'→ ' if cell.number == self.chosen else ''}{cell.name}", self._score(cell))
+            for cell in self.tried
+        ]
         tests: list[tuple[str, Value]] = [(cell.name, self._score(cell)) for cell in self.tests]
-        tests += [("mean ± standard deviation", f"{mean:.1f} ± {deviation:.1f}")] if deviation is not None else []
-        sections = [Section("Tried on dev", header, tried, (text,)), Section("On test, with the choice", header, tests)]
+        tests += (
+            [("mean ± standard deviation", f"{mean:.1f} ± {deviation:.1f}")]
+            if deviation is not None
+            else []
+        )
+        sections = [
+            Section("Tried on dev", header, tried, (text,)),
+            Section("On test, with the choice", header, tests),
+        ]
         return [section for section in sections if section.rows]
 
     def _score(self, cell: Cell) -> Value:

@@ -24,7 +24,9 @@ Side = list[QuestionRow | None]
 
 def read_answers(row: Row) -> RunQuestions:
     files = [row.folder / name for name in (TRACE, PREDICTIONS, VERDICTS)]
-    return _read(row.folder, tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files))
+    return _read(
+        row.folder, tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
+    )
 
 
 @lru_cache(MAX_RUNS)
@@ -42,7 +44,12 @@ def side_by_side(runs: Sequence[Row], which: str, text: str) -> list[Side]:
     for id_, first in answers[0].items():
         side = [rows.get(id_) for rows in answers]
         outcomes = {is_right(row) for row in side if row}
-        texts = [id_, first["question"], *first["gold"], *(row["answer"] or "" for row in side if row)]
+        texts = [
+            id_,
+            first["question"],
+            *first["gold"],
+            *(row["answer"] or "" for row in side if row),
+        ]
         searched = "\n".join(texts).lower()
         if (which != "flipped" or len(outcomes) > 1) and all(word in searched for word in words):
             sides.append(side)
@@ -56,7 +63,9 @@ def compare_scores(runs: Sequence[Row]) -> list[Difference]:
     scores: dict[str, dict[str, list[float | None]]] = {}
     for name, metric in METRICS.items():
         if metric.tested:
-            percents = {letter: [rows[id_][name] for id_ in ids] for letter, rows in answers.items()}
+            percents = {
+                letter: [rows[id_][name] for id_ in ids] for letter, rows in answers.items()
+            }
             scores[metric.label] = {
                 letter: [None if value is None else value / 100 for value in values]
                 for letter, values in percents.items()

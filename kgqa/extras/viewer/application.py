@@ -28,7 +28,9 @@ PAGE = 200
 MAX_RUNS = 6  # side by side
 ASSETS: list[str | tuple[str, str]] = [("kgqa.extras.viewer", "assets"), ("kgqa.report", "assets")]
 # a file's page runs only kgqa's scripts. It cannot load anything or reach this server
-SANDBOX = {"content-security-policy": f"sandbox allow-scripts allow-downloads allow-popups; {page_policy()}"}
+SANDBOX = {
+    "content-security-policy": f"sandbox allow-scripts allow-downloads allow-popups; {page_policy()}"
+}
 
 
 class Viewer:
@@ -36,7 +38,9 @@ class Viewer:
 
     def __init__(self, root: Path) -> None:
         if not root.is_dir():
-            raise DataError(f"{root}: no such folder. Name an outputs/ folder, e.g. kgqa view outputs")
+            raise DataError(
+                f"{root}: no such folder. Name an outputs/ folder, e.g. kgqa view outputs"
+            )
         self._root = root
 
     def application(self) -> Starlette:
@@ -89,7 +93,9 @@ class Viewer:
         """Show one question of a run with all its calls."""
         row = find_row(self._root, request.path_params["key"])
         question = read_answers(row).question(request.query_params.get("id", ""))
-        scores = {metric.label: question.row[name] for name, metric in METRICS.items() if metric.tested}
+        scores = {
+            metric.label: question.row[name] for name, metric in METRICS.items() if metric.tested
+        }
         scores["judge"] = question.row["verdict"]
         facts = [("run", row.key), ("gold answer", " | ".join(question.row["gold"]))]
         facts += [(name, str(value)) for name, value in scores.items() if value is not None]
@@ -109,7 +115,9 @@ class Viewer:
         """Plot the chosen runs, those of a chosen sweep, or all."""
         query = request.query_params
         listed = {row.key: row for row in read_rows(self._root)}
-        named = [listed[key] for key in query.getlist("run") if key in listed] or list(listed.values())
+        named = [listed[key] for key in query.getlist("run") if key in listed] or list(
+            listed.values()
+        )
         keys = dict.fromkeys(key for row in named for key in (row.key, *row.runs))
         rows = [listed[key] for key in keys if key in listed and listed[key].figures]
         figures = [name for name in table.columns_of(rows) if name not in FIELDS]
@@ -125,7 +133,12 @@ class Viewer:
         return self._page(request, "error.html.j2", 400, error=one_line(redact(str(error))))
 
     def crash(self, request: Request, error: Exception) -> Response:
-        return self._page(request, "error.html.j2", 500, error=write_crash_report(error, ("view", request.url.path)))
+        return self._page(
+            request,
+            "error.html.j2",
+            500,
+            error=write_crash_report(error, ("view", request.url.path)),
+        )
 
     def _several(self, request: Request) -> list[Row]:
         keys = request.query_params.getlist("run")
@@ -133,7 +146,9 @@ class Viewer:
             raise ConfigError(f"{len(keys)} runs chosen. Choose 2 to {MAX_RUNS} runs in the table")
         return [find_row(self._root, key) for key in keys]
 
-    def _page(self, request: Request, template: str, status: int = 200, **values: object) -> Response:
+    def _page(
+        self, request: Request, template: str, status: int = 200, **values: object
+    ) -> Response:
         def link(**changes: object) -> str:
             """Return this page's query with some values changed."""
             return f"?{request.url.include_query_params(**changes).query}"

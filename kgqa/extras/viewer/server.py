@@ -39,7 +39,9 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-REFUSED = "kgqa view: open the address that the command printed. It contains the token for these pages\n"
+REFUSED = (
+    "kgqa view: open the address that the command printed. It contains the token for these pages\n"
+)
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,18 @@ class TokenGuard:
         # cookies of two viewers share the host
         cookie = f"kgqa_view_{self.port}"
         is_first = self._is_token(request.query_params.get("token", ""))
-        if self._is_own_request(request) and (is_first or self._is_token(request.cookies.get(cookie, ""))):
+        if self._is_own_request(request) and (
+            is_first or self._is_token(request.cookies.get(cookie, ""))
+        ):
             response = await call_next(request)
         else:
             is_first, response = False, PlainTextResponse(REFUSED, 403)
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         if is_first:
-            response.headers["set-cookie"] = f"{cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+            response.headers["set-cookie"] = (
+                f"{cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+            )
         return response
 
     def _is_token(self, text: str) -> bool:

@@ -79,16 +79,24 @@ class Row:
             return "! damaged", "wrong"
         if failed := self.figures.get("failed questions"):
             return f"! {failed.value:,.0f} failed", "wrong"
-        sign, kind = {"done": ("✓", "right"), "running": ("●", "working")}.get(self.status, ("○", "hint"))
+        sign, kind = {"done": ("✓", "right"), "running": ("●", "working")}.get(
+            self.status, ("○", "hint")
+        )
         return f"{sign} {self.cells or self.status}", kind
 
 
 def read_rows(root: Path) -> list[Row]:
     """Return the runs and sweeps below a folder, newest first. A damaged one has its error in `trouble`."""
-    rows = [*map(_read_run, list_runs(root)), *(_read_sweep(entry, root) for entry in list_sweeps(root))]
+    rows = [
+        *map(_read_run, list_runs(root)),
+        *(_read_sweep(entry, root) for entry in list_sweeps(root)),
+    ]
     working = {_locate(beat.folder, root) for beat in read_heartbeats(root) if beat.is_running}
     if working:
-        rows = [replace(row, status="running") if row.folder.resolve() in working else row for row in rows]
+        rows = [
+            replace(row, status="running") if row.folder.resolve() in working else row
+            for row in rows
+        ]
     return sorted(rows, key=lambda row: -row.written)
 
 
@@ -98,7 +106,9 @@ def find_row(root: Path, key: str) -> Row:
     if row is None:
         raise DataError(f"{key}: no run in {root}. It may have been removed: see kgqa runs")
     if row.questions is None:
-        raise DataError(row.trouble or f"{key}: a sweep or a run that is not finished. Choose a finished run")
+        raise DataError(
+            row.trouble or f"{key}: a sweep or a run that is not finished. Choose a finished run"
+        )
     return row
 
 
@@ -124,8 +134,13 @@ def _read_run(entry: RunEntry) -> Row:
     return replace(
         row,
         questions=metrics.questions,
-        figures={column.label: figure for column in columns() if (figure := column.measure(metrics))},
-        settings={**settings.choices, **{setting: value for setting, value, _ in settings.settings}},
+        figures={
+            column.label: figure for column in columns() if (figure := column.measure(metrics))
+        },
+        settings={
+            **settings.choices,
+            **{setting: value for setting, value, _ in settings.settings},
+        },
     )
 
 
@@ -135,7 +150,9 @@ def _read_sweep(entry: RunEntry, root: Path) -> Row:
         sweep = Sweep.read(entry.folder)
     except DataError as error:
         return replace(row, trouble=str(error))
-    folders = [_locate(str(cell.run), root) for cell in sweep.cells if cell.status == "done" and cell.run]
+    folders = [
+        _locate(str(cell.run), root) for cell in sweep.cells if cell.status == "done" and cell.run
+    ]
     base = root.resolve()
     return replace(
         row,
@@ -149,12 +166,16 @@ def _read_sweep(entry: RunEntry, root: Path) -> Row:
 def _locate(saved: str, root: Path) -> Path:
     """Return the folder that a saved path names. Paths below outputs/ are below the root."""
     path = Path(saved)
-    return (root.joinpath(*path.parts[1:]) if path.parts[:1] == (outputs().name,) else path).resolve()
+    return (
+        root.joinpath(*path.parts[1:]) if path.parts[:1] == (outputs().name,) else path
+    ).resolve()
 
 
 def columns_of(rows: Sequence[Row]) -> list[str]:
     """Return the columns that are always shown: fields, and the figures that some row has."""
-    figures = (column.label for column in columns() if any(column.label in row.figures for row in rows))
+    figures = (
+        column.label for column in columns() if any(column.label in row.figures for row in rows)
+    )
     return ["status", "dataset", "model", *figures, "questions", "written"]
 
 
@@ -165,7 +186,9 @@ def titles_of(rows: Sequence[Row]) -> dict[str, str]:
         alike = [each for each in rows if (each.method, each.dataset) == (row.method, row.dataset)]
         differing = [key for key in differing_settings(alike) if not key.startswith(_IN_COLUMNS)]
         # without the keys of a component that differs
-        keys = [key for key in differing if "." not in key or key.partition(".")[0] not in differing]
+        keys = [
+            key for key in differing if "." not in key or key.partition(".")[0] not in differing
+        ]
         values = {key: row.settings[key] for key in keys[:_CHANGES] if key in row.settings}
         name = name_by_settings({"method": row.method} | values) + " · …" * (len(keys) > _CHANGES)
         titles[row.key] = f"sweep {row.name}" if row.kind == "sweep" else name
@@ -205,8 +228,14 @@ def draw_plots(rows: Sequence[Row], x: str, y: str) -> dict[str, tuple[BarPlot, 
     """Return `y` as bars, and as points against `x`, by dataset. Runs are named by what differs."""
     titles, plots = titles_of(rows), {}
     for dataset in sorted({row.dataset for row in rows if y in row.figures}):
-        pairs = [(titles[row.key], row.figures) for row in rows if row.dataset == dataset and y in row.figures]
-        bars = [Bar(title, (each := figures[y]).value, each.low, each.high) for title, figures in pairs]
+        pairs = [
+            (titles[row.key], row.figures)
+            for row in rows
+            if row.dataset == dataset and y in row.figures
+        ]
+        bars = [
+            Bar(title, (each := figures[y]).value, each.low, each.high) for title, figures in pairs
+        ]
         points = [
             Point(figures[x].value, (each := figures[y]).value, each.low, each.high, title)
             for title, figures in pairs

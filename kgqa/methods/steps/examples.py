@@ -12,7 +12,13 @@ from typing import Annotated, Any, ClassVar
 
 from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
 from kgqa.methods.steps.replies import extract_answer
-from kgqa.prompting.demonstrations import Entity, SubQuestion, ThoughtDemonstration, demonstration_set, describe_set
+from kgqa.prompting.demonstrations import (
+    Entity,
+    SubQuestion,
+    ThoughtDemonstration,
+    demonstration_set,
+    describe_set,
+)
 from kgqa.protocols import Need
 from kgqa.types import Passage, Question, Triple
 from kgqa.util.sentences import sentences
@@ -86,7 +92,9 @@ class Example:
     @property
     def unfillable(self) -> Fill:
         """Return the last step with a distractor, or `fill` if there is none."""
-        distractors = [passage for passage in self.shown.context(1) if passage not in self.shown.context(0)]
+        distractors = [
+            passage for passage in self.shown.context(1) if passage not in self.shown.context(0)
+        ]
         return self._fill(distractors[0], "unknown") if distractors else self.fill
 
     def actions(self, position: int) -> tuple[Action, ...]:
@@ -100,14 +108,21 @@ class Example:
         failing = {1: [*wanted][:1], 3: [*wanted][-1:]}.get(position % 4, [])
         for step in self.shown.steps:
             if step.passage.id not in ids:
-                gold = [each.passage for each in wanted.values()] if position % 4 == 2 else [step.passage]
+                gold = (
+                    [each.passage for each in wanted.values()]
+                    if position % 4 == 2
+                    else [step.passage]
+                )
                 ids.update(passage.id for passage in gold)
                 need = f"{fact} Now I need to find out:" if fact else "I need to find out first:"
                 search = f"Search[{step.triple.head} {step.triple.relation}]"
                 if step.passage.id in failing:
                     observation = passages_text(self._distractors(len(actions), 2)) or NOTHING_FOUND
                     actions.append(Action(f"{need} {step.question}", search, observation))
-                    need, search = "The passages do not say this. I search in other words:", f"Search[{step.question}]"
+                    need, search = (
+                        "The passages do not say this. I search in other words:",
+                        f"Search[{step.question}]",
+                    )
                 others = self._distractors(len(actions) + len(failing), 1)
                 passages = (*others, *gold) if len(actions) % 2 else (*gold, *others)
                 actions.append(Action(f"{need} {step.question}", search, passages_text(passages)))
@@ -116,12 +131,21 @@ class Example:
 
     def _distractors(self, start: int, count: int) -> list[Passage]:
         """Return `count` passages that support nothing, if there are any, from the `start`-th on and in a circle."""
-        distractors = [passage for passage in self.shown.contexts[-1] if passage not in self.shown.context(0)]
-        return [distractors[(start + number) % len(distractors)] for number in range(min(count, len(distractors)))]
+        distractors = [
+            passage for passage in self.shown.contexts[-1] if passage not in self.shown.context(0)
+        ]
+        return [
+            distractors[(start + number) % len(distractors)]
+            for number in range(min(count, len(distractors)))
+        ]
 
     @cached_property
     def _thoughts(self) -> list[str]:
-        return [sentence for sentence in sentences(self.shown.thoughts) if extract_answer(sentence) is None]
+        return [
+            sentence
+            for sentence in sentences(self.shown.thoughts)
+            if extract_answer(sentence) is None
+        ]
 
     def _find_thought(self, step: SubQuestion) -> str:
         """Return the thought with the answer of a step, preferably with the head of its triple, too."""
@@ -131,9 +155,16 @@ class Example:
 
     def _fill(self, passage: Passage, value: str) -> Fill:
         step = self.shown.steps[-1]
-        around = add_pinned(Question("", self.shown.question, (), pinned=self.shown.pinned), (passage,))
+        around = add_pinned(
+            Question("", self.shown.question, (), pinned=self.shown.pinned), (passage,)
+        )
         mark = f"?{len(self.shown.steps)}"
-        return Fill(passages_text(around), Triple(step.triple.head, step.triple.relation, mark), step.question, value)
+        return Fill(
+            passages_text(around),
+            Triple(step.triple.head, step.triple.relation, mark),
+            step.question,
+            value,
+        )
 
 
 SAMPLE = Setting("Which random sample of the pool.", ours="our choice")
@@ -168,9 +199,12 @@ class PooledFewShot(FewShotKeys):
     """
 
     pool: Annotated[
-        tuple[ThoughtDemonstration, ...], Setting("Questions per family.", ours="the examples are ours")
+        tuple[ThoughtDemonstration, ...],
+        Setting("Questions per family.", ours="the examples are ours"),
     ] = field(kw_only=True)
-    passages: Annotated[Count, Setting("Number of passages per search, N.", paper="KnowTrace §4.2")] = 5
+    passages: Annotated[
+        Count, Setting("Number of passages per search, N.", paper="KnowTrace §4.2")
+    ] = 5
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
@@ -187,7 +221,12 @@ class PooledFewShot(FewShotKeys):
         return tuple(map(Example, sample))
 
     async def read(
-        self, log: ReadingLog, template: str, passages: Sequence[Passage], max_tokens: int, **values: Any
+        self,
+        log: ReadingLog,
+        template: str,
+        passages: Sequence[Passage],
+        max_tokens: int,
+        **values: Any,
     ) -> str:
         """Generate with a template that shows the examples, the question, and as many of the passages as fit."""
         values |= {"examples": self.examples, "question": log.question.text}

@@ -81,11 +81,15 @@ class FewShot:
     sample: Annotated[Count, Setting("Number of the random sample.")]
     sample_size: Annotated[Natural, Setting("Examples in the prompt.")]
     distractors: Annotated[
-        Natural | None, Setting("M, tuned in {1, 2, 3} (§4.1).", ours="the best value is not in the paper")
+        Natural | None,
+        Setting("M, tuned in {1, 2, 3} (§4.1).", ours="the best value is not in the paper"),
     ] = 1
-    instructed: Annotated[bool, Setting("Show the instruction.", paper="appendix G: true for Flan-T5")] = False
+    instructed: Annotated[
+        bool, Setting("Show the instruction.", paper="appendix G: true for Flan-T5")
+    ] = False
     context_limit: Annotated[
-        Count, Setting("Maximum tokens of prompt and reply. 6000 for Flan-T5.", paper="§4, for GPT-3")
+        Count,
+        Setting("Maximum tokens of prompt and reply. 6000 for Flan-T5.", paper="§4, for GPT-3"),
     ] = 8000
     drop: Annotated[
         Literal["end", "released"],
@@ -96,7 +100,8 @@ class FewShot:
         ),
     ] = "end"
     passage_words: Annotated[
-        Count | None, Setting("Show the first words of longer passages. Released: 350.", ours="our choice")
+        Count | None,
+        Setting("Show the first words of longer passages. Released: 350.", ours="our choice"),
     ] = None
 
     def __post_init__(self) -> None:
@@ -117,7 +122,9 @@ class FewShot:
             "question": shot.question, "begun": shot.prefix, "style": shot.style, "distractors": self.distractors,
             "instructed": self.instructed,
         }  # fmt: skip
-        return await self.pack("few_shot/answer", self.demonstrations, shot.passages, values, max_tokens, role)
+        return await self.pack(
+            "few_shot/answer", self.demonstrations, shot.passages, values, max_tokens, role
+        )
 
     async def answer(self, shot: Shot, max_tokens: int) -> FewShotReply:
         """Answer with the reader (§3.2), with style "cot" from the end of its chain of thought.
@@ -131,10 +138,14 @@ class FewShot:
         if stated is None:
             stated = find_answer(reply.text) or None
         text = plain_answer(reply.text if stated is None else stated)
-        flags = Counter(no_answer_marker=stated is None, truncated_answer=reply.cut, empty_answer=not text)
+        flags = Counter(
+            no_answer_marker=stated is None, truncated_answer=reply.cut, empty_answer=not text
+        )
         return replace(reply, text=text, flags=reply.flags + flags)
 
-    async def titles(self, question: str, pinned: tuple[Passage, ...], count: int, max_tokens: int) -> FewShotReply:
+    async def titles(
+        self, question: str, pinned: tuple[Passage, ...], count: int, max_tokens: int
+    ) -> FewShotReply:
         """Generate titles of pages that help to answer a question about the pinned passages (appendix B)."""
         labelled = [demonstration for demonstration in self.demonstrations if demonstration.pinned]
         values = {"question": question, "count": count}
@@ -143,7 +154,11 @@ class FewShot:
     def shorten(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
         """Return the passages as the prompt has them: on one line each, with at most `passage_words` words."""
         return tuple(
-            replace(p, title=" ".join(p.title.split()), text=" ".join(p.text.split()[: self.passage_words]))
+            replace(
+                p,
+                title=" ".join(p.title.split()),
+                text=" ".join(p.text.split()[: self.passage_words]),
+            )
             for p in passages
         )
 
@@ -168,7 +183,10 @@ class FewShot:
         def prompt(size: Size) -> Prompt:
             first, stop, count = size
             return render(
-                template, demonstrations=labelled[first:stop], passages=self.shorten(context[:count]), **values
+                template,
+                demonstrations=labelled[first:stop],
+                passages=self.shorten(context[:count]),
+                **values,
             )
 
         examples, passages = len(labelled), len(context)
@@ -194,10 +212,17 @@ class FewShot:
                 continue
             flags["passages_dropped"] += passages - size[2]
             text, line_end, _ = reply.text.partition("\n")
-            return FewShotReply(text.strip(), reply.finish == "length" and not line_end, size[1] - size[0], +flags)
+            return FewShotReply(
+                text.strip(), reply.finish == "length" and not line_end, size[1] - size[0], +flags
+            )
 
     async def choose_released(
-        self, prompt: Callable[[Size], Prompt], examples: int, passages: int, max_tokens: int, role: str
+        self,
+        prompt: Callable[[Size], Prompt],
+        examples: int,
+        passages: int,
+        max_tokens: int,
+        role: str,
     ) -> tuple[int, int]:
         """Return the first example and the one after the last, as IRCoT's released program chooses them.
 
@@ -206,9 +231,12 @@ class FewShot:
         parts of the prompt are counted one by one.
         """
         question = prompt((0, 0, passages)).messages[0].content
-        parts = [prompt((index, index + 1, passages)).messages[0].content for index in range(examples)]
+        parts = [
+            prompt((index, index + 1, passages)).messages[0].content for index in range(examples)
+        ]
         own, *tokens = await gather(
-            CountTokens(question, role), *(CountTokens(part.removesuffix(question).strip(), role) for part in parts)
+            CountTokens(question, role),
+            *(CountTokens(part.removesuffix(question).strip(), role) for part in parts),
         )
         first, last, room = 0, examples, self.context_limit - max_tokens
         while last and sum(tokens[:last]) + max(tokens[:last]) > room:
@@ -238,7 +266,9 @@ async def largest_fitting(
     return sizes[low], counted.get(low, 0)
 
 
-async def choose_pages(scope: Scope, question: Question, few_shot: FewShot, count: int) -> tuple[Scope, Counter[str]]:
+async def choose_pages(
+    scope: Scope, question: Question, few_shot: FewShot, count: int
+) -> tuple[Scope, Counter[str]]:
     """Return the pages of the corpus that the model names for a question with a pinned passage, and flags.
 
     Other scopes do not change. The complete corpus is searched if no page is found: flag `no_titles`.
@@ -248,7 +278,9 @@ async def choose_pages(scope: Scope, question: Question, few_shot: FewShot, coun
     reply = await few_shot.titles(question.text, question.pinned, count, MAX_TITLE_TOKENS)
     named = parse_titles(reply.text)[:count]
     results = await gather(*(Search(title, NEAREST_OF) for title in named))
-    nearest = (nearest_title(title, passages) for title, passages in zip(named, results, strict=True))
+    nearest = (
+        nearest_title(title, passages) for title, passages in zip(named, results, strict=True)
+    )
     titles = tuple(dict.fromkeys(title for title in nearest if title))
     return Scope(titles=titles or None), reply.flags + Counter(no_titles=not titles)
 

@@ -93,11 +93,18 @@ def read_exploration(text: str) -> Exploration:
         return _conclusion(text[first.end() :], text)
     remark, *lines = text[first.end() if first else 0 :].split("\n")
     lines = [EXPLORE.sub("- ", line) for line in lines]
-    content = [line for line in ([remark] if "|" in remark else []) + lines if re.search(r"\w", line)]
+    content = [
+        line for line in ([remark] if "|" in remark else []) + lines if re.search(r"\w", line)
+    ]
     pairs = [_pair(line.strip()) for line in content]
     if not first and (ANSWER_LINE.search(text) or not any(pairs)):
         return _conclusion(text, text) if find_answer(text) else Exploration(None, text=text)
-    return Exploration(False, pairs=tuple(dict.fromkeys(filter(None, pairs))), malformed=pairs.count(None), text=text)
+    return Exploration(
+        False,
+        pairs=tuple(dict.fromkeys(filter(None, pairs))),
+        malformed=pairs.count(None),
+        text=text,
+    )
 
 
 def _conclusion(reasoning: str, text: str) -> Exploration:
@@ -112,10 +119,16 @@ def _conclusion(reasoning: str, text: str) -> Exploration:
 def read_facts(text: str) -> ParsedFacts:
     """Parse the triples of a completion. A reply that is no list and neither empty nor "none" is malformed."""
     triples = read_triple_lines(text)
-    facts = [fact for fact in (Fact(*map(unwrap, triple)) for triple in triples.triples) if all(fact)]
+    facts = [
+        fact for fact in (Fact(*map(unwrap, triple)) for triple in triples.triples) if all(fact)
+    ]
     malformed = triples.malformed + len(triples.triples) - len(facts)
     stated = [fact for fact in facts if fact.object.lower() != "none"]
-    malformed += not facts and not malformed and re.match(r"\W*(none\b|$)", text, flags=re.IGNORECASE) is None
+    malformed += (
+        not facts
+        and not malformed
+        and re.match(r"\W*(none\b|$)", text, flags=re.IGNORECASE) is None
+    )
     return ParsedFacts(tuple(dict.fromkeys(stated)), malformed, len(facts) - len(stated), text)
 
 
@@ -178,8 +191,12 @@ def _path_through(fact: Fact, graph: Sequence[Fact], used: Collection[Fact]) -> 
     def onward(here: str, *, backwards: bool) -> PathStep | None:
         """Return a step to a new entity, preferably over an unused triple and in the direction of the path."""
         ways = (PathStep(fact, turned) for fact in graph for turned in (backwards, not backwards))
-        new_ways = (way for way in ways if name(way.start) == name(here) and name(way.end) not in names)
-        return min(new_ways, key=lambda way: (way.fact in used, way.backwards != backwards), default=None)
+        new_ways = (
+            way for way in ways if name(way.start) == name(here) and name(way.end) not in names
+        )
+        return min(
+            new_ways, key=lambda way: (way.fact in used, way.backwards != backwards), default=None
+        )
 
     while way := onward(path[-1].end, backwards=False):
         names.add(name(way.end))
@@ -208,11 +225,15 @@ def find_target_entities(graph: Collection[Fact], conclusion: str) -> set[str]:
     for form in (plain_words, name):
         text = f" {form(conclusion)} "
         entities = {entity for fact in graph for entity in (fact.subject, fact.object)}
-        targets |= {name(entity) for entity in entities if form(entity) and f" {form(entity)} " in text}
+        targets |= {
+            name(entity) for entity in entities if form(entity) and f" {form(entity)} " in text
+        }
     return targets
 
 
-def support(graph: Sequence[Fact], initial: Collection[str], targets: Collection[str]) -> list[Fact]:
+def support(
+    graph: Sequence[Fact], initial: Collection[str], targets: Collection[str]
+) -> list[Fact]:
     """Return the triples on the shortest paths from target entities to the nearest initial entities, in graph order.
 
     Edges go in both directions. The paper does not specify which of several paths counts, here all shortest ones. A
@@ -221,17 +242,25 @@ def support(graph: Sequence[Fact], initial: Collection[str], targets: Collection
     edges = [(name(fact.subject), name(fact.object), fact) for fact in graph]
     edges += [(end, start, fact) for start, end, fact in edges]
     entities = {start for start, _, _ in edges}
-    distance = {entity: 0 for entity in initial if entity in entities}  # to the nearest initial entity
+    distance = {
+        entity: 0 for entity in initial if entity in entities
+    }  # to the nearest initial entity
     waiting = deque(distance)
     while waiting:
         here = waiting.popleft()
-        further = dict.fromkeys(end for start, end, _ in edges if start == here and end not in distance)
+        further = dict.fromkeys(
+            end for start, end, _ in edges if start == here and end not in distance
+        )
         distance |= dict.fromkeys(further, distance[here] + 1)
         waiting.extend(further)
     supporting, on_path = set[Fact](), {*targets}
     for here in sorted(distance, key=lambda entity: -distance[entity]):
         if here in on_path:
-            nearer = {fact: end for start, end, fact in edges if start == here and distance[end] < distance[here]}
+            nearer = {
+                fact: end
+                for start, end, fact in edges
+                if start == here and distance[end] < distance[here]
+            }
             supporting.update(nearer)
             on_path.update(nearer.values())
     return [fact for fact in graph if fact in supporting]

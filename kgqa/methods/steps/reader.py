@@ -50,7 +50,11 @@ def number_contexts(contexts: Iterable[str], mark: str = ": ") -> str:
 
 
 async def read(
-    question: Question, context: str, evidence: tuple[str, ...], max_tokens: int, template: str = "reader/answer"
+    question: Question,
+    context: str,
+    evidence: tuple[str, ...],
+    max_tokens: int,
+    template: str = "reader/answer",
 ) -> Answer:
     """Answer from the context, or from the knowledge of the model if the context is empty.
 
@@ -66,7 +70,12 @@ async def read(
     reply = await Generate(render(template, question=question.text, context=context), max_tokens)
     text, cut = read_first_answer(reply)
     tokens = await CountTokens(context) if context else 0
-    return Answer(text, evidence, context_tokens=tokens, flags={"empty_answer": not text, "truncated_answer": cut})
+    return Answer(
+        text,
+        evidence,
+        context_tokens=tokens,
+        flags={"empty_answer": not text, "truncated_answer": cut},
+    )
 
 
 Show = Callable[[tuple[Passage, ...]], Mapping[str, object]]
@@ -110,11 +119,15 @@ class ReadingLog:
         """
 
         def call(context: tuple[Passage, ...]) -> Generate:
-            return Generate(render(template, **show(context), **values), max_tokens, stop, *settings, role=role)
+            return Generate(
+                render(template, **show(context), **values), max_tokens, stop, *settings, role=role
+            )
 
         return (await self.send(call, passages)).text
 
-    async def send(self, call: Callable[[tuple[Passage, ...]], Generate], passages: Sequence[Passage]) -> Completion:
+    async def send(
+        self, call: Callable[[tuple[Passage, ...]], Generate], passages: Sequence[Passage]
+    ) -> Completion:
         """Send `call(passages)`: pinned passages, then the best first, without the last that do not fit.
 
         Raises PromptTooLong: the prompt does not fit without passages.
@@ -132,7 +145,9 @@ class ReadingLog:
             await self.count(context)
             self.flags["passages_dropped"] += len(passages) - len(context)
             # a score is cut by design, and flagged if it is unreadable
-            self.flags["cut_reply"] += reply.finish == "length" and request.max_tokens > MAX_SCORE_TOKENS
+            self.flags["cut_reply"] += (
+                reply.finish == "length" and request.max_tokens > MAX_SCORE_TOKENS
+            )
             return reply
 
     async def search(self, query: str, count: int) -> tuple[Passage, ...]:
@@ -191,11 +206,16 @@ async def _drop_passages(passages: tuple[Passage, ...], excess: int) -> tuple[Pa
 def merge_rankings(searches: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
     """Return the distinct passages of several searches by rank; ties go to the earlier search."""
     ranked = [(rank, passage) for passages in searches for rank, passage in enumerate(passages)]
-    return tuple({passage.id: passage for _, passage in sorted(ranked, key=lambda pair: pair[0])}.values())
+    return tuple(
+        {passage.id: passage for _, passage in sorted(ranked, key=lambda pair: pair[0])}.values()
+    )
 
 
 async def read_zero_shot(
-    question: Question, retrieved: Sequence[Passage], max_tokens: int, reader: ZeroShot = "zero_shot"
+    question: Question,
+    retrieved: Sequence[Passage],
+    max_tokens: int,
+    reader: ZeroShot = "zero_shot",
 ) -> Answer:
     """Answer from the pinned and the retrieved passages with TRACE's reader or KGP's (`short`).
 
@@ -203,7 +223,9 @@ async def read_zero_shot(
     """
     passages = add_pinned(question, retrieved)
     short = reader == "short"
-    context = number_contexts(passage.text for passage in passages) if short else passages_text(passages)
+    context = (
+        number_contexts(passage.text for passage in passages) if short else passages_text(passages)
+    )
     return await read(question, context, evidence_of(retrieved), max_tokens, TEMPLATES[reader])
 
 
@@ -211,7 +233,11 @@ Reader = Literal["direct", "cot", "zero_shot", "short"]
 
 
 async def read_passages(
-    question: Question, retrieved: tuple[Passage, ...] | None, reader: Reader, few_shot: FewShot, max_tokens: int
+    question: Question,
+    retrieved: tuple[Passage, ...] | None,
+    reader: Reader,
+    few_shot: FewShot,
+    max_tokens: int,
 ) -> Answer:
     """Answer with IRCoT's few-shot reader (`direct` or `cot`), TRACE's (`zero_shot`) or KGP's (`short`).
 
@@ -244,7 +270,9 @@ async def read_paths(question: Question, paths: Sequence[Path], max_tokens: int)
     evidence = evidence_of(passage for path in paths for passage in path)
     while True:
         context = (*pinned, *paths[:count])
-        contexts = number_contexts("\n".join(passage.wording for passage in path) for path in context)
+        contexts = number_contexts(
+            "\n".join(passage.wording for passage in path) for path in context
+        )
         try:
             answer = await read(question, contexts, evidence, max_tokens, "kgp/answer")
             return replace(answer, flags={**answer.flags, "context_cut": count < len(paths)})

@@ -11,10 +11,22 @@ from kgqa.prompting.triples import BRACKETED, WrittenTriples, read_triples
 from kgqa.types import Completion
 from kgqa.util.validators import Validator
 
-SCORE = re.compile(r"[\s*_\"'“(\[]*(?:score\W+)?(10(?:\.0*)?|\d(?:\.\d*)?)(?!\d|\.\d)", re.IGNORECASE)
+SCORE = re.compile(
+    r"[\s*_\"'“(\[]*(?:score\W+)?(10(?:\.0*)?|\d(?:\.\d*)?)(?!\d|\.\d)", re.IGNORECASE
+)
 # a bullet or a number before a line
 MARKS = re.compile(r"(?:(?:[-–—•]+|\*(?!\*)|\(?\d{1,2}[.)](?=\s))\s*)+")
-WRAPS = (("<", ">"), ("(", ")"), ("[", "]"), ("**", "**"), ("*", "*"), ("`", "`"), ('"', '"'), ("“", "”"), ("'", "'"))
+WRAPS = (
+    ("<", ">"),
+    ("(", ")"),
+    ("[", "]"),
+    ("**", "**"),
+    ("*", "*"),
+    ("`", "`"),
+    ('"', '"'),
+    ("“", "”"),
+    ("'", "'"),
+)
 # Markdown before a label, at the start of a line
 BEFORE = r"^[^\S\n]*(?:[*_#>•-]+[^\S\n]*)*"
 # the text of a label without text on its line is the next line
@@ -23,11 +35,13 @@ ANSWER = r"(?:(?:so|thus|therefore|hence),?\s+)?(?:(?:the|my)\s+)?(?:(?:final|sh
 ANSWER_START = re.compile(rf"{BEFORE}{ANSWER}(?:{AFTER}|(?<=is)\b[*_\s]*)", re.IGNORECASE)
 ANSWER_MARKER = re.compile(r"\banswer is\b[\s:]*", re.IGNORECASE)
 FINAL_LABEL = re.compile(
-    rf"{BEFORE}(?:(?:the|my)\s+)?final\s+answer(?:{AFTER}|[*_]*[^\S\n]*\n\s*)(\S.*)$", re.MULTILINE | re.IGNORECASE
+    rf"{BEFORE}(?:(?:the|my)\s+)?final\s+answer(?:{AFTER}|[*_]*[^\S\n]*\n\s*)(\S.*)$",
+    re.MULTILINE | re.IGNORECASE,
 )
 # "… in Norway. Answer: Oslo"
 INLINE_ANSWER = re.compile(
-    r"[.!?;]['\"”)*_]*[^\S\n]+[*_]*(?:final )?answer[*_]*:[*_]*[^\S\n]*(\S.*)$", re.MULTILINE | re.IGNORECASE
+    r"[.!?;]['\"”)*_]*[^\S\n]+[*_]*(?:final )?answer[*_]*:[*_]*[^\S\n]*(\S.*)$",
+    re.MULTILINE | re.IGNORECASE,
 )
 TAGGED_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
@@ -93,7 +107,9 @@ def _read_json_answer(text: str) -> str:
     bare = FENCE.sub(r"\1", text.strip()).strip()
     fields = read_object(bare) if bare.startswith("{") and bare.endswith("}") else None
     answers = [value for key, value in (fields or {}).items() if ANSWER_KEY.fullmatch(key)]
-    return str(answers[-1]).strip() if answers and isinstance(answers[-1], str | int | float) else ""
+    return (
+        str(answers[-1]).strip() if answers and isinstance(answers[-1], str | int | float) else ""
+    )
 
 
 def strip_answer_label(line: str) -> str:
@@ -133,7 +149,11 @@ def unwrap(text: str) -> str:
     text = text.strip()
     for opening, closing in WRAPS:
         inner = text.removeprefix(opening).removesuffix(closing)
-        if len(text) - len(inner) == len(opening + closing) and opening not in inner and closing not in inner:
+        if (
+            len(text) - len(inner) == len(opening + closing)
+            and opening not in inner
+            and closing not in inner
+        ):
             text = inner.strip()
     return text
 
@@ -146,7 +166,9 @@ def read_score(text: str) -> float | None:
 
 def plain_words(text: str) -> str:
     """Return the words without case and punctuation, separated by blanks."""
-    return " ".join("".join(letter if letter.isalnum() else " " for letter in text.casefold()).split())
+    return " ".join(
+        "".join(letter if letter.isalnum() else " " for letter in text.casefold()).split()
+    )
 
 
 def first_line(reply: Completion) -> tuple[str, bool]:

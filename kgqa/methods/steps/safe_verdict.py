@@ -26,7 +26,9 @@ PROTOCOL: Mapping[str, Mapping[str, str]] = {
     },
     "logical": {"Logical Fallacy": "a conclusion that does not follow from the earlier steps"},
 }
-PREMATURE_CONCLUSION = {"Premature Conclusion": "a final answer before the earlier steps hold all that it needs"}
+PREMATURE_CONCLUSION = {
+    "Premature Conclusion": "a final answer before the earlier steps hold all that it needs"
+}
 Labels = Literal["paper", "released"]
 
 
@@ -54,7 +56,10 @@ def errors(labels: Labels) -> Mapping[str, str]:
 
 def verdict_schema(characters: int, labels: Labels) -> str:
     """Return the JSON schema of a reply, with a maximum length of diagnosis and guidance."""
-    text, named = {"type": "string", "maxLength": characters}, {"type": "string", "enum": [*errors(labels), CORRECT]}
+    text, named = (
+        {"type": "string", "maxLength": characters},
+        {"type": "string", "enum": [*errors(labels), CORRECT]},
+    )
     return object_schema(error_type=named, diagnosis=text, guidance=text)
 
 

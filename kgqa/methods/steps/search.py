@@ -21,7 +21,9 @@ def _has_known_fields(form: str) -> bool:
     return {name for _, name, _, _ in Formatter().parse(form) if name is not None} <= FIELDS
 
 
-PassageForm = Annotated[str, Validator("fields are {number}, {title} and {text}", _has_known_fields)]
+PassageForm = Annotated[
+    str, Validator("fields are {number}, {title} and {text}", _has_known_fields)
+]
 SearchScope = Literal["corpus", "own"]
 
 
@@ -35,7 +37,11 @@ class Scope:
     async def search(self, query: str, k: int, longest: int | None = None) -> tuple[Passage, ...]:
         """Return the best `k` passages, best first, without those with more than `longest` words."""
         passages = await Search(query, k, self.titles, self.pool)
-        return tuple(passage for passage in passages if longest is None or len(passage.text.split()) <= longest)
+        return tuple(
+            passage
+            for passage in passages
+            if longest is None or len(passage.text.split()) <= longest
+        )
 
     @property
     def notes(self) -> dict[str, Json]:
@@ -48,7 +54,8 @@ class ScopedMethod:
     """A method that searches the corpus (scope=corpus) or the question's own passages (scope=own)."""
 
     scope: Annotated[
-        SearchScope, Setting("What is searched: corpus | own, the question's own passages.", ours="our choice")
+        SearchScope,
+        Setting("What is searched: corpus | own, the question's own passages.", ours="our choice"),
     ] = "corpus"
 
     @property

@@ -50,7 +50,9 @@ def parse_nodes(reply: str) -> tuple[PageOrTable, ...]:
             numbers[kind.lower()] += _numbers(listed)
         pages, tables = numbers["page"], numbers["table"]
         if tables:
-            named_nodes += [PageOrTable(pages[0] if len(pages) == 1 else None, table) for table in tables]
+            named_nodes += [
+                PageOrTable(pages[0] if len(pages) == 1 else None, table) for table in tables
+            ]
         else:
             named_nodes += [PageOrTable(page, any_table="table" in line.lower()) for page in pages]
     return tuple(dict.fromkeys(named_nodes))
@@ -63,7 +65,9 @@ def _numbers(listed: str) -> Iterator[int]:
         yield from range(first, last + 1) if first <= last < first + LONGEST_SPAN else (first,)
 
 
-def find_nodes(named_nodes: Sequence[PageOrTable], passages: Iterable[Passage]) -> tuple[Passage, ...]:
+def find_nodes(
+    named_nodes: Sequence[PageOrTable], passages: Iterable[Passage]
+) -> tuple[Passage, ...]:
     """Return the passages of these pages and tables, in their order, then in the order of documents.
 
     "Table 1 on page 4" is the table with this number if it is on the page, otherwise the first table of the page.
@@ -71,7 +75,9 @@ def find_nodes(named_nodes: Sequence[PageOrTable], passages: Iterable[Passage]) 
     documents: dict[str, list[Passage]] = {}
     for passage in passages:
         documents.setdefault(passage.title, []).append(passage)
-    nodes = (_find_in_document(node, document) for node in named_nodes for document in documents.values())
+    nodes = (
+        _find_in_document(node, document) for node in named_nodes for document in documents.values()
+    )
     return tuple(dict.fromkeys(passage for group in nodes for passage in group))
 
 

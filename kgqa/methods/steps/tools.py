@@ -23,7 +23,9 @@ from kgqa.util.jsonio import JsonError, decode_first
 RESPONSE = "<tool_response>"
 # in a passage, which could end the result
 TAG = re.compile(r"<(?=/?tool(?:s|_call|_response)>)", re.IGNORECASE)
-WRITTEN_CALL = re.compile(r"<tool(?:s|_call)>\s*(.*?)\s*(?:</tool(?:s|_call)>|(?=<tool(?:s|_call)>)|\Z)", re.DOTALL)
+WRITTEN_CALL = re.compile(
+    r"<tool(?:s|_call)>\s*(.*?)\s*(?:</tool(?:s|_call)>|(?=<tool(?:s|_call)>)|\Z)", re.DOTALL
+)
 BARE_CALL = re.compile(r"""\{\s*"name"\s*:""")
 FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 FORM = 'write {"name": TOOL, "arguments": {…}} as JSON between <tool_call> and </tool_call>'
@@ -34,7 +36,11 @@ SCHEMAS: dict[Any, Json] = {
     list[str]: {"type": "array", "items": {"type": "string"}},
     list[int]: {"type": "array", "items": {"type": "integer"}},
 }
-NOUNS: dict[Any, str] = {str: "a text", list[str]: "a list of texts", list[int]: "a list of whole numbers"}
+NOUNS: dict[Any, str] = {
+    str: "a text",
+    list[str]: "a list of texts",
+    list[int]: "a list of whole numbers",
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,12 @@ class Tool:
             passages: the number of results.
             most: the limit of a number that the model chooses. None: it cannot.
         """
-        properties = {self.argument: {**SCHEMAS[self.kind], "description": _text(f"{prompts}/{self.name}_argument")}}
+        properties = {
+            self.argument: {
+                **SCHEMAS[self.kind],
+                "description": _text(f"{prompts}/{self.name}_argument"),
+            }
+        }
         if most is not None and self.is_search:
             number = _text(f"{prompts}/{self.name}_{NUMBER}", most=most)
             properties[NUMBER] = {"type": "integer", "description": number, "default": passages}
@@ -84,15 +95,21 @@ class Tool:
         if isinstance(values, dict) and self.single in values:
             values.setdefault(self.argument, [values[self.single]])
         if not isinstance(values, dict) or self.argument not in values:
-            raise ValueError(f'{self.name} needs the argument "{self.argument}", {NOUNS[self.kind]}')
+            raise ValueError(
+                f'{self.name} needs the argument "{self.argument}", {NOUNS[self.kind]}'
+            )
         try:
             value = TypeAdapter(self.kind).validate_python(values[self.argument])
         except ValidationError:
-            raise ValueError(f'"{self.argument}" of {self.name} must be {NOUNS[self.kind]}') from None
+            raise ValueError(
+                f'"{self.argument}" of {self.name} must be {NOUNS[self.kind]}'
+            ) from None
         if not value or (not isinstance(value, str) and "" in value):
             raise ValueError(f'"{self.argument}" of {self.name} is empty')
         number = values.get(NUMBER) if most is not None else None
-        return value, min(number, most or number) if isinstance(number, int) and number > 0 else passages
+        return value, min(number, most or number) if isinstance(
+            number, int
+        ) and number > 0 else passages
 
 
 def _text(template: str, **values: object) -> str:
@@ -104,8 +121,13 @@ def read_calls(text: str) -> tuple[str, tuple[ToolCall, ...]]:
 
     A call that is not JSON has no name, and its text as arguments.
     """
-    matches = [(match.start(), match[1]) for match in WRITTEN_CALL.finditer(text)] or _find_bare_calls(text)
-    calls = (_read_call(call_text, f"call_{number}") for number, (_, call_text) in enumerate(matches, start=1))
+    matches = [
+        (match.start(), match[1]) for match in WRITTEN_CALL.finditer(text)
+    ] or _find_bare_calls(text)
+    calls = (
+        _read_call(call_text, f"call_{number}")
+        for number, (_, call_text) in enumerate(matches, start=1)
+    )
     return text[: matches[0][0]].rstrip() if matches else text, tuple(calls)
 
 
@@ -134,7 +156,9 @@ def _read_call(text: str, number: str) -> ToolCall:
     except (ValueError, KeyError, TypeError, AttributeError):
         return ToolCall(number, "", text)
     return ToolCall(
-        number, name, arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        number,
+        name,
+        arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
     )
 
 
@@ -144,7 +168,9 @@ def repair_call(call: ToolCall) -> ToolCall:
         is_object = isinstance(from_json(call.arguments), dict)
     except ValueError:
         is_object = False
-    return replace(call, name=call.name or "unknown", arguments=call.arguments if is_object else "{}")
+    return replace(
+        call, name=call.name or "unknown", arguments=call.arguments if is_object else "{}"
+    )
 
 
 def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:

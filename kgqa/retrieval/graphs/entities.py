@@ -34,7 +34,9 @@ DATES = words_of(
     "January February March April May June July August September October November December "
     "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
 )
-CommonShare = Annotated[float, Validator("must be above 0 and at most 1", lambda share: 0 < share <= 1)]
+CommonShare = Annotated[
+    float, Validator("must be above 0 and at most 1", lambda share: 0 < share <= 1)
+]
 # at once; the service is slow and shared: hours for 12 articles (KGP supplement 8.5)
 REQUESTS = 4
 OFFLINE = "or choose graph=entities, which needs no server"
@@ -54,11 +56,17 @@ class Entities:
 
     most_common: Annotated[
         CommonShare,
-        Setting("Ignore names that more than this share of the passages mention. 1: use all names.", ours="our choice"),
+        Setting(
+            "Ignore names that more than this share of the passages mention. 1: use all names.",
+            ours="our choice",
+        ),
     ] = 1.0
     titles: Annotated[
         bool,
-        Setting("Also link a passage with its document's title, as the released code does.", paper="§3: entities only"),
+        Setting(
+            "Also link a passage with its document's title, as the released code does.",
+            paper="§3: entities only",
+        ),
     ] = False
 
     # raise it when equal settings give other results
@@ -69,9 +77,12 @@ class Entities:
         names = {tuple(WORD.findall(bare_title(passage.title))) for passage in passages}
         names.update(name for passage in passages for name in find_capitalized_names(passage.text))
         spans = find_phrases(texts, names - {()})
-        shared = Counter(name for names_of_text in spans for name in {name for _, name in names_of_text})
+        shared = Counter(
+            name for names_of_text in spans for name in {name for _, name in names_of_text}
+        )
         mentions = [
-            _longest([(start, name) for start, name in names_of_text if shared[name] > 1]) for names_of_text in spans
+            _longest([(start, name) for start, name in names_of_text if shared[name] > 1])
+            for names_of_text in spans
         ]
         holders = Counter(name for names_of_text in mentions for name in names_of_text)
         most = self.most_common * len(passages)
@@ -125,7 +136,9 @@ def _name(run: Sequence[str], starts_sentence: bool) -> Iterator[Phrase]:
         words.pop(0)
         starts_sentence = False
     alone = len(words) == 1
-    if 0 < len(words) <= LONGEST and not (alone and (starts_sentence or len(words[0]) == 1 or words[0] in DATES)):
+    if 0 < len(words) <= LONGEST and not (
+        alone and (starts_sentence or len(words[0]) == 1 or words[0] in DATES)
+    ):
         yield tuple(words)
 
 
@@ -142,7 +155,9 @@ class Tagme:
     url: Annotated[Url, Setting("Address of the service.", other="the service's documentation")] = (
         "https://tagme.d4science.org/tagme/tag"
     )
-    token_env: Annotated[str, Setting("Environment variable with your key."), NotIdentity("a key")] = "TAGME_TOKEN"  # noqa: S105 - the name of a variable
+    token_env: Annotated[
+        str, Setting("Environment variable with your key."), NotIdentity("a key")
+    ] = "TAGME_TOKEN"  # noqa: S105 - the name of a variable
     confidence: Annotated[
         Literal["rho", "link_probability"],
         Setting(
@@ -160,10 +175,15 @@ class Tagme:
     ] = 0.1
     titles: Annotated[
         bool,
-        Setting("Also link a passage with its document's title, as the released code does.", paper="§3: entities only"),
+        Setting(
+            "Also link a passage with its document's title, as the released code does.",
+            paper="§3: entities only",
+        ),
     ] = False
     language: Annotated[str, Setting("Language of the texts.")] = "en"
-    timeout: Annotated[float, Setting("Seconds per request.", ours="our choice"), NotIdentity("takes time only")] = 60
+    timeout: Annotated[
+        float, Setting("Seconds per request.", ours="our choice"), NotIdentity("takes time only")
+    ] = 60
 
     # raise it when equal settings give other results
     version: ClassVar[int] = 2
@@ -171,23 +191,35 @@ class Tagme:
     def links(self, passages: Sequence[Passage]) -> Links:
         """Raise ConfigError without a key, DataError if the service does not answer."""
         if not os.environ.get(self.token_env):
-            raise ConfigError(f"graph=tagme: no key in the environment variable {self.token_env}. Set it, {OFFLINE}")
+            raise ConfigError(
+                f"graph=tagme: no key in the environment variable {self.token_env}. Set it, {OFFLINE}"
+            )
         certificates = trusted_certificates()
         with ThreadPoolExecutor(REQUESTS) as workers:
             names_of_text = list(workers.map(partial(self._find_pages, certificates), passages))
         documents = [[passage.title] if self.titles else [] for passage in passages]
-        return link_passages([[*pages, *document] for pages, document in zip(names_of_text, documents, strict=True)])
+        return link_passages(
+            [[*pages, *document] for pages, document in zip(names_of_text, documents, strict=True)]
+        )
 
     def _find_pages(self, certificates: str, passage: Passage) -> set[int]:
         import requests
 
         if not passage.text.strip():
             return set()
-        form = {"gcube-token": os.environ[self.token_env], "text": passage.text, "lang": self.language}
+        form = {
+            "gcube-token": os.environ[self.token_env],
+            "text": passage.text,
+            "lang": self.language,
+        }
         try:
             # no redirects: the key is for this address
             answer = requests.post(
-                self.url, data=form, timeout=self.timeout, verify=certificates, allow_redirects=False
+                self.url,
+                data=form,
+                timeout=self.timeout,
+                verify=certificates,
+                allow_redirects=False,
             )
             answer.raise_for_status()
             notes = answer.json()["annotations"]

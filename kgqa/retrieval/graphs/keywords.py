@@ -49,9 +49,14 @@ class Keywords:
 
     keywords: Annotated[
         Natural,
-        Setting("Keywords per document. Varied in Figs. 5 and 9; docs/KGP.md explains the choice.", ours="our choice"),
+        Setting(
+            "Keywords per document. Varied in Figs. 5 and 9; docs/KGP.md explains the choice.",
+            ours="our choice",
+        ),
     ] = 5
-    longest: Annotated[Longest, Setting("Maximum number of words in a keyword.", code="released code")] = 4
+    longest: Annotated[
+        Longest, Setting("Maximum number of words in a keyword.", code="released code")
+    ] = 4
 
     # raise it when equal settings give other results
     version: ClassVar[int] = 1
@@ -62,7 +67,11 @@ class Keywords:
         documents = defaultdict[str, list[list[str]]](list)  # by title
         for passage, text in zip(passages, texts, strict=True):
             documents[passage.title].append(text)
-        hashes = (hash(phrase) for document in documents.values() for phrase in set(self._phrases(document)))
+        hashes = (
+            hash(phrase)
+            for document in documents.values()
+            for phrase in set(self._phrases(document))
+        )
         phrases, frequency = np.unique(np.fromiter(hashes, np.int64), return_counts=True)
         titles = {title for name in documents if (title := tuple(words(bare_title(name))))}
         for document in documents.values():
@@ -72,7 +81,9 @@ class Keywords:
             weights = np.array([*counts.values()]) * (sparse.idf(len(documents), frequencies) + 1)
             best = np.argsort(-weights.round(9), kind="stable")[: self.keywords]
             titles.update(map([*counts].__getitem__, best))
-        return link_passages([[phrase for _, phrase in frequencies] for frequencies in find_phrases(texts, titles)])
+        return link_passages(
+            [[phrase for _, phrase in frequencies] for frequencies in find_phrases(texts, titles)]
+        )
 
     def _phrases(self, document: Sequence[Sequence[str]]) -> Iterator[Phrase]:
         """Yield phrases that neither start nor end with a stop word, by their start, the longest first."""
@@ -84,7 +95,9 @@ class Keywords:
                             yield tuple(text[start:end])
 
 
-def find_phrases(texts: Sequence[Sequence[str]], phrases: Set[Phrase]) -> list[list[tuple[int, Phrase]]]:
+def find_phrases(
+    texts: Sequence[Sequence[str]], phrases: Set[Phrase]
+) -> list[list[tuple[int, Phrase]]]:
     """Return the phrases that each text holds with their starts: by start, the longest first."""
     # of the phrases that start with a word
     lengths = defaultdict[str, set[int]](set)
@@ -95,7 +108,8 @@ def find_phrases(texts: Sequence[Sequence[str]], phrases: Set[Phrase]) -> list[l
             (start, phrase)
             for start, word in enumerate(text)
             for length in sorted(lengths.get(word, ()), reverse=True)
-            if start + length <= len(text) and (phrase := tuple(text[start : start + length])) in phrases
+            if start + length <= len(text)
+            and (phrase := tuple(text[start : start + length])) in phrases
         ]
         for text in texts
     ]

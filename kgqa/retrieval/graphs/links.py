@@ -57,7 +57,10 @@ class Links:
 
     def edges(self) -> int:
         """Return pairs of neighbors, each counted once."""
-        blocks = (self.holds[first : first + BLOCK] @ self._by_link for first in range(0, self.holds.shape[0], BLOCK))
+        blocks = (
+            self.holds[first : first + BLOCK] @ self._by_link
+            for first in range(0, self.holds.shape[0], BLOCK)
+        )
         # passages that share links with themselves
         linked = int(np.count_nonzero(np.diff(self.holds.indptr)))
         return (sum(int(block.nnz) for block in blocks) - linked) // 2
@@ -107,14 +110,21 @@ class BuiltGraph:
 
     def neighbours(self, passage: Passage) -> Pool:
         if passage.id not in self.positions:
-            raise DataError(f"passage {passage.id} ({passage.title!r}) is not in the collection of this graph")
-        return tuple(self.passages[position] for position in self.links.neighbours(self.positions[passage.id]))
+            raise DataError(
+                f"passage {passage.id} ({passage.title!r}) is not in the collection of this graph"
+            )
+        return tuple(
+            self.passages[position]
+            for position in self.links.neighbours(self.positions[passage.id])
+        )
 
 
 class GraphStore:
     """Answers `Neighbours`. A missing graph is built on demand; `build` does so ahead."""
 
-    def __init__(self, root: Path, name: str, graph: PassageGraph, corpus: Callable[[], Pool]) -> None:
+    def __init__(
+        self, root: Path, name: str, graph: PassageGraph, corpus: Callable[[], Pool]
+    ) -> None:
         self._graph, self._corpus = graph, corpus
         self.folder = root / name / digest(identity_of(graph), 12, ensure_ascii=False)
         self.open = lru_cache(OPEN_GRAPHS)(self._open)
@@ -143,7 +153,9 @@ class GraphStore:
             with file.open("rb") as source:
                 return BuiltGraph(_distinct(pool), Links(sparse.load_matrix(source)))
         except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
-            raise DataError(f"{file}: damaged graph ({error}). Delete the file and run again") from error
+            raise DataError(
+                f"{file}: damaged graph ({error}). Delete the file and run again"
+            ) from error
 
     def _file(self, pool: Pool) -> Path:
         return self.folder / f"{ids_digest(passage.id for passage in pool)}.npz"
@@ -159,8 +171,12 @@ def average_figures(graphs: Sequence[BuiltGraph]) -> dict[str, Any]:
         "documents": [len({passage.title for passage in graph.passages}) for graph in graphs],
         "passages": [len(graph.passages) for graph in graphs],
         "edges": [graph.edges for graph in graphs],
-        "passage_words": [len(passage.text.split()) for graph in graphs for passage in graph.passages],
+        "passage_words": [
+            len(passage.text.split()) for graph in graphs for passage in graph.passages
+        ],
         "density": [graph.density for graph in graphs],
     }
-    means = {name: sum(values) / len(values) if values else None for name, values in figures.items()}
+    means = {
+        name: sum(values) / len(values) if values else None for name, values in figures.items()
+    }
     return {"collections": len(graphs), **means}

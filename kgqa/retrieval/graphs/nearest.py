@@ -34,7 +34,10 @@ class Nearest:
     """
 
     encoder: Annotated[Ranker, Setting("Encoder of the passages: ranker@graph.encoder=NAME.")]
-    k: Annotated[Count, Setting("Number of neighbors per passage. Varied in Figs. 5 and 9.", code="released code")] = 10
+    k: Annotated[
+        Count,
+        Setting("Number of neighbors per passage. Varied in Figs. 5 and 9.", code="released code"),
+    ] = 10
 
     # raise it when equal settings give other results
     version: ClassVar[int] = 1
@@ -48,7 +51,9 @@ class Nearest:
     def links(self, passages: Sequence[Passage]) -> Links:
         assert isinstance(self.encoder, Encoder)
         edges: list[set[tuple[int, int]]] = [set() for _ in passages]
-        positions = [position for position, passage in enumerate(passages) if passage.wording.strip()]
+        positions = [
+            position for position, passage in enumerate(passages) if passage.wording.strip()
+        ]
         if len(positions) > 1:
             texts = [passages[position].wording for position in positions]
             vectors = get_biencoder(self.encoder).vectors("passage", texts)

@@ -30,7 +30,13 @@ from kgqa.artifacts.schema import as_json, extend, read, read_json
 from kgqa.artifacts.trace import read_questions, read_trace
 from kgqa.config import building
 from kgqa.config.files import config_file
-from kgqa.config.overrides import format_override, override_group, override_key, override_values, parse_override
+from kgqa.config.overrides import (
+    format_override,
+    override_group,
+    override_key,
+    override_values,
+    parse_override,
+)
 from kgqa.config.targets import load_run_config
 from kgqa.datasets.verified import read_labels
 from kgqa.errors import ConfigError, DataError, UsageError
@@ -52,7 +58,14 @@ from kgqa.runtime.folder import lock_folder, run_name
 from kgqa.runtime.monitor import monitor_work
 from kgqa.types import Answer, Json, JsonObject, Question
 from kgqa.util.digests import digest, text_digest
-from kgqa.util.fs import OUT_ELSEWHERE, explain_storage_errors, json_text, jsonl_text, replace_file, sha256
+from kgqa.util.fs import (
+    OUT_ELSEWHERE,
+    explain_storage_errors,
+    json_text,
+    jsonl_text,
+    replace_file,
+    sha256,
+)
 from kgqa.util.places import outputs
 
 REPORT = "report.md"
@@ -67,7 +80,9 @@ QUESTION_KEYS = ("dataset", "limit", "sample", "ids")
 class ExampleTally:
     """The counts of all examples that passed through `count`."""
 
-    labels: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # dataset, question, label
+    labels: Counter[tuple[str, str, str]] = field(
+        default_factory=Counter
+    )  # dataset, question, label
     made_by: Counter[str] = field(default_factory=Counter)
     templates: set[str] = field(default_factory=set)
     dropped: list[Dropped] = field(default_factory=list)
@@ -90,9 +105,16 @@ class ExampleTally:
     def summarize(self, name: str, recipe: Recipe, sources: Sequence[ExampleSource]) -> Collected:
         """Return the figures of the folder. Raises DataError: there is not one example."""
         if self.first is None:
-            why = "; ".join(dict.fromkeys(one.why for one in self.dropped)) or "there are no questions"
+            why = (
+                "; ".join(dict.fromkeys(one.why for one in self.dropped))
+                or "there are no questions"
+            )
             raise DataError(f"collect {name}: no examples: {why}")
-        texts = {(each.dataset, one.id): one.text for each in sources for one in (*each.questions, *each.noise)}
+        texts = {
+            (each.dataset, one.id): one.text
+            for each in sources
+            for one in (*each.questions, *each.noise)
+        }
         questions = list(dict.fromkeys(key[:2] for key in self.labels))
         out = sample_held_out({key: texts[key] for key in questions}, recipe.held_out, recipe.seed)
         labels, held_out_labels, examples = Counter[str](), Counter[str](), Counter[str]()
@@ -104,13 +126,18 @@ class ExampleTally:
         unique = Counter(dataset for dataset, _ in questions)
         return Collected(
             recipe=name,
-            datasets={dataset: Instances(examples=n, questions=unique[dataset]) for dataset, n in examples.items()},
+            datasets={
+                dataset: Instances(examples=n, questions=unique[dataset])
+                for dataset, n in examples.items()
+            },
             labels=labels,
             held_out_labels=held_out_labels,
             held_out=tuple(sorted("/".join(key) for key in out)),
             dropped=Counter(one.why for one in self.dropped),
             templates={template: template_hash(template) for template in sorted(self.templates)},
-            question_hashes=hash_questions((*key, texts[key]) for key in questions if key not in out),
+            question_hashes=hash_questions(
+                (*key, texts[key]) for key in questions if key not in out
+            ),
             figures=recipe.figures(sources),
             made_by=self.made_by,
             teacher=tuple(self.teacher),
@@ -160,9 +187,13 @@ class Collecting:
         recipe = building.build_part(first.config["collect"], "collect", Recipe)
         values = override_values(overrides)
         if not recipe.uses_teacher and values.get(f"roles.{TEACHER}", "null") != "null":
-            raise ConfigError(f"collect {name}: roles.{TEACHER}: rules use no teacher. Set collect.teacher=model")
+            raise ConfigError(
+                f"collect {name}: roles.{TEACHER}: rules use no teacher. Set collect.teacher=model"
+            )
         if "collection" in values:
-            raise ConfigError("collection: its passages are not the question's own. Remove collection=")
+            raise ConfigError(
+                "collection: its passages are not the question's own. Remove collection="
+            )
         if runs and recipe.no_runs:
             raise ConfigError(f"--from {runs[0]}: collect {name} {recipe.no_runs}")
         if not recipe.sources and not runs:
@@ -174,27 +205,54 @@ class Collecting:
             noise = noise_questions(each) if recipe.uses_noise else ()
             run_words = tuple(word for word in words if override_group(word) not in COLLECT_ONLY)
             sources.append(
-                ExampleSource(each.name("dataset"), each.data.questions, each.method, noise=noise, words=run_words)
+                ExampleSource(
+                    each.name("dataset"),
+                    each.data.questions,
+                    each.method,
+                    noise=noise,
+                    words=run_words,
+                )
             )
             if recipe.method and not isinstance(each.method, recipe.method):
-                raise ConfigError(f"method: collect={name} always uses the same method. Remove method=")
+                raise ConfigError(
+                    f"method: collect={name} always uses the same method. Remove method="
+                )
             flagged = {"noise": digest([question.id for question in noise])} if noise else {}
             ids = digest([question.id for question in each.data.questions])
             identities.append(
-                {"dataset": each.name("dataset"), "sha256": each.data.sha256, "questions": ids, **flagged}
+                {
+                    "dataset": each.name("dataset"),
+                    "sha256": each.data.sha256,
+                    "questions": ids,
+                    **flagged,
+                }
             )
         for run in runs:
             order = {id_: number for number, id_ in enumerate(question_ids(run))}
-            questions = sorted(read_questions(run), key=lambda question: order.get(question.id, len(order)))
+            questions = sorted(
+                read_questions(run), key=lambda question: order.get(question.id, len(order))
+            )
             config, dataset = load_run_config(run), read(Chosen, run / SETTINGS).choices["dataset"]
             method = building.method(config["method"]) if recipe.sources else None
             values = {key: value for key, value in config["dataset"].items() if key != "_target_"}
             keys = (format_override(f"dataset.{key}", value) for key, value in values.items())
-            others = (word for word in overrides if override_group(word) not in (*COLLECT_ONLY, *QUESTION_KEYS))
-            sources.append(ExampleSource(dataset, questions, method, run, words=(f"dataset={dataset}", *keys, *others)))
-            identities.append({"run": digest(read_json(run / IDENTITY)), "predictions": sha256(run / PREDICTIONS)})
+            others = (
+                word
+                for word in overrides
+                if override_group(word) not in (*COLLECT_ONLY, *QUESTION_KEYS)
+            )
+            sources.append(
+                ExampleSource(
+                    dataset, questions, method, run, words=(f"dataset={dataset}", *keys, *others)
+                )
+            )
+            identities.append(
+                {"run": digest(read_json(run / IDENTITY)), "predictions": sha256(run / PREDICTIONS)}
+            )
         identity = _identity(name, recipe, first, identities)
-        folder = Path(first.settings.output_dir or outputs() / "examples" / name / run_name(identity))
+        folder = Path(
+            first.settings.output_dir or outputs() / "examples" / name / run_name(identity)
+        )
         return cls(name, recipe, first, tuple(sources), identity, folder)
 
     @property
@@ -224,7 +282,9 @@ class Collecting:
                 counts = f"{failed:,} of {run.metrics.questions:,} questions failed"
                 raise UsageError(f"{run.folder}: {counts}. The same command repeats them")
             tally.teacher.append(str(run.folder))
-            return {traced.question.id: traced.prediction.notes for traced in read_trace(run.folder)}
+            return {
+                traced.question.id: traced.prediction.notes for traced in read_trace(run.folder)
+            }
 
         with lock_folder(self.folder, as_json(self.identity), "this", "output_dir="):
             with explain_storage_errors(self.folder, OUT_ELSEWHERE):
@@ -234,9 +294,16 @@ class Collecting:
                 file = replace_file(self.folder / EXAMPLES, _lines(examples))
                 replace_file(self.folder / DROPPED, _lines(tally.dropped))
             collected = tally.summarize(self.name, self.recipe, self.sources)
-            replace_file(self.folder / REPORT, markdown(f"Examples: {self.name}", example_sections(collected)))
+            replace_file(
+                self.folder / REPORT,
+                markdown(f"Examples: {self.name}", example_sections(collected)),
+            )
             manifest = extend(
-                CollectManifest, collected, origin=origin(command), identity=self.identity, sha256=sha256(file)
+                CollectManifest,
+                collected,
+                origin=origin(command),
+                identity=self.identity,
+                sha256=sha256(file),
             )
             replace_file(self.folder / MANIFEST, json_text(manifest.json()))
         return collected
@@ -249,10 +316,15 @@ class Collecting:
             experiment = compose_experiment(words)
             with Session(experiment) as session:
                 planner = Planner(session, shared)
-                programs = ((question.id, experiment.method.answer(question)) for question in experiment.data.questions)
+                programs = (
+                    (question.id, experiment.method.answer(question))
+                    for question in experiment.data.questions
+                )
                 answers = planner.imagine(programs, session.engines)
             plan.update(planner.plan)
-            return {id_: answer.notes for id_, answer in answers.items() if isinstance(answer, Answer)}
+            return {
+                id_: answer.notes for id_, answer in answers.items() if isinstance(answer, Answer)
+            }
 
         for _ in tally.count(self.recipe.collect(self.sources, call_teacher)):
             pass
@@ -270,10 +342,15 @@ def _choose_datasets(name: str, overrides: Sequence[str]) -> list[list[str]]:
     others = [override for override in overrides if override_key(override) != "dataset"]
     node = compose_experiment([f"collect={name}", *others]).config["collect"]
     if len(others) < len(overrides):
-        wanted = [[f"dataset={dataset}"] for dataset in (override_values(overrides).get("dataset") or "").split(",")]
+        wanted = [
+            [f"dataset={dataset}"]
+            for dataset in (override_values(overrides).get("dataset") or "").split(",")
+        ]
     else:
         declared = building.build_part(node, "collect", Recipe).sources
-        wanted = [[f"dataset={dataset}", f"dataset.split={split}"] for dataset, split in declared.items()]
+        wanted = [
+            [f"dataset={dataset}", f"dataset.split={split}"] for dataset, split in declared.items()
+        ]
     for words in wanted:
         if folder := node.get("verdicts", {}).get(parse_override(words[0]).value):
             words.append(format_override("dataset.verified", folder))
@@ -294,16 +371,31 @@ def noise_questions(experiment: Experiment) -> tuple[Question, ...]:
     labels = read_labels(Path(folder), experiment.data.sha256)
     noise = {id_ for id_, label in labels.items() if label == NOISE}
     if not noise:
-        raise ConfigError(f"collect.noise: {folder} marks no question of {name}. Set collect.noise=0")
+        raise ConfigError(
+            f"collect.noise: {folder} marks no question of {name}. Set collect.noise=0"
+        )
     return tuple(question for question in experiment.data.whole.questions() if question.id in noise)
 
 
-def _identity(name: str, recipe: Recipe, experiment: Experiment, sources: Sequence[Json]) -> dict[str, Json]:
+def _identity(
+    name: str, recipe: Recipe, experiment: Experiment, sources: Sequence[Json]
+) -> dict[str, Json]:
     """Return everything that can change an example."""
-    settings = {key: value for key, value in experiment.config["collect"].items() if key not in ("sources", "verdicts")}
-    identity: dict[str, Json] = {"recipe": name, "collect": settings, "program": program_hash(recipe)}
+    settings = {
+        key: value
+        for key, value in experiment.config["collect"].items()
+        if key not in ("sources", "verdicts")
+    }
+    identity: dict[str, Json] = {
+        "recipe": name,
+        "collect": settings,
+        "program": program_hash(recipe),
+    }
     if recipe.sources:
-        identity |= {"method": experiment.config["method"], "code": hash_programs(experiment)["method"]}
+        identity |= {
+            "method": experiment.config["method"],
+            "code": hash_programs(experiment)["method"],
+        }
     if recipe.uses_teacher:
         with Session(experiment) as session:
             identity["teacher"] = identity_of(

@@ -32,18 +32,27 @@ class FactRecipe(Recipe):
 
     no_example: ClassVar[str] = "fewer than two passages in an order"  # why a question has none
 
-    def collect(self, sources: Sequence[ExampleSource], call_teacher: CallTeacher) -> Iterator[Made]:
+    def collect(
+        self, sources: Sequence[ExampleSource], call_teacher: CallTeacher
+    ) -> Iterator[Made]:
         """Yield the examples of each question, or why it has none."""
         del call_teacher
         for source in sources:
             for question in source.questions:
                 examples = list(self.examples(question, source))
                 if not examples:
-                    yield Dropped(question.id, "question", self.no_example, ExampleOrigin(source.dataset, 0, "gold"))
+                    yield Dropped(
+                        question.id,
+                        "question",
+                        self.no_example,
+                        ExampleOrigin(source.dataset, 0, "gold"),
+                    )
                 yield from examples
 
     @abstractmethod
-    def examples(self, question: Question, source: ExampleSource) -> Iterator[TrainingExample | Positive]:
+    def examples(
+        self, question: Question, source: ExampleSource
+    ) -> Iterator[TrainingExample | Positive]:
         """Yield the examples of one question."""
 
 
@@ -83,7 +92,8 @@ class PairRecipe(FactRecipe):
     """A recipe of pairs for an encoder. `negatives_each`: number of the question's other passages, at random."""
 
     negatives_each: Annotated[
-        Natural, Setting("Random passages of the question as negatives per example.", code="released code")
+        Natural,
+        Setting("Random passages of the question as negatives per example.", code="released code"),
     ] = 1
 
     def pair(
@@ -97,7 +107,11 @@ class PairRecipe(FactRecipe):
     ) -> Positive:
         """Return the pair with its negatives."""
         gold = {passage.id for passage in ordered_passages(question)} | question.support
-        others = list({passage.id: passage for passage in question.passages if passage.id not in gold}.values())
+        others = list(
+            {
+                passage.id: passage for passage in question.passages if passage.id not in gold
+            }.values()
+        )
         sample = chance.sample(others, min(self.negatives_each, len(others)))
         return Positive(
             id=f"{origin.dataset}/{question.id}/{label.partition(' ')[0]} {origin.place}",
@@ -122,20 +136,32 @@ class HopPairs(PairRecipe):
     hops: Annotated[
         Count,
         Setting(
-            "Hops per question. Later hops of MuSiQue are skipped.", paper="supplement 8.1: HotpotQA needs two facts"
+            "Hops per question. Later hops of MuSiQue are skipped.",
+            paper="supplement 8.1: HotpotQA needs two facts",
         ),
     ] = 2
 
     def examples(self, question: Question, source: ExampleSource) -> Iterator[Positive]:
         """Yield a pair for each hop."""
         assert isinstance(source.method, MdrPairs)
-        chance, chain, anchor = self.chance(question), list(ordered_passages(question)), question.text
+        chance, chain, anchor = (
+            self.chance(question),
+            list(ordered_passages(question)),
+            question.text,
+        )
         if question.type == "comparison":  # its facts have no order
             chance.shuffle(chain)
         if len(chain) < 2:
             return
         for hop, passage in enumerate(chain[: self.hops], start=1):
-            yield self.pair(question, anchor, passage, f"hop {hop}", ExampleOrigin(source.dataset, hop, "gold"), chance)
+            yield self.pair(
+                question,
+                anchor,
+                passage,
+                f"hop {hop}",
+                ExampleOrigin(source.dataset, hop, "gold"),
+                chance,
+            )
             anchor = source.method.second_query(anchor, passage)
 
 
@@ -148,7 +174,9 @@ class SupportPairs(PairRecipe):
     def examples(self, question: Question, source: ExampleSource) -> Iterator[Positive]:
         """Yield a pair for each supporting passage, in the order of the file."""
         chance = self.chance(question)
-        gold = {passage.id: passage for passage in question.passages if passage.id in question.support}
+        gold = {
+            passage.id: passage for passage in question.passages if passage.id in question.support
+        }
         for place, passage in enumerate(gold.values(), start=1):
             origin = ExampleOrigin(source.dataset, place, "gold")
             yield self.pair(question, question.text, passage, "support", origin, chance)
@@ -171,12 +199,20 @@ def ordered_passages(question: Question) -> tuple[Passage, ...]:
     cited passages by `_reading_order` (HotpotQA).
     """
     passages = {passage.id: passage for passage in question.passages}
-    steps = [id_ for id_ in dict.fromkeys(hop.passage_id for hop in question.decomposition) if id_ in passages]
+    steps = [
+        id_
+        for id_ in dict.fromkeys(hop.passage_id for hop in question.decomposition)
+        if id_ in passages
+    ]
     cited = _sentences(question)
     if not cited:
         return tuple(passages[id_] for id_ in steps)
     named = [id_ for id_ in steps if id_ in cited]
-    order = named if len(named) == len(cited) else _reading_order(question, [passages[id_] for id_ in cited])
+    order = (
+        named
+        if len(named) == len(cited)
+        else _reading_order(question, [passages[id_] for id_ in cited])
+    )
     return tuple(passages[id_] for id_ in order)
 
 

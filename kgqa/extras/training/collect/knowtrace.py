@@ -9,7 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from kgqa.artifacts.examples import CallTeacher, Dropped, ExampleOrigin, ExampleSource, Made, Recipe, TrainingExample
+from kgqa.artifacts.examples import (
+    CallTeacher,
+    Dropped,
+    ExampleOrigin,
+    ExampleSource,
+    Made,
+    Recipe,
+    TrainingExample,
+)
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.predictions import Prediction, run_predictions
 from kgqa.artifacts.trace import TracedQuestion, read_trace
@@ -32,7 +40,8 @@ class RunLessons(Recipe):
     filter: Annotated[
         Literal["backtracing", "none"],
         Setting(
-            "Which replies become examples: backtracing | none, all replies of right answers (§4.4).", paper="§3.3"
+            "Which replies become examples: backtracing | none, all replies of right answers (§4.4).",
+            paper="§3.3",
         ),
     ] = "backtracing"
     role: Annotated[
@@ -49,9 +58,13 @@ class RunLessons(Recipe):
             paper="Algorithm 2",
         ),
     ] = "em"
-    least: Annotated[Share, Setting("Minimum F1 of a right answer, with right=f1.", ours="our choice")] = 0.8
+    least: Annotated[
+        Share, Setting("Minimum F1 of a right answer, with right=f1.", ours="our choice")
+    ] = 0.8
 
-    def collect(self, sources: Sequence[ExampleSource], call_teacher: CallTeacher) -> Iterator[Made]:
+    def collect(
+        self, sources: Sequence[ExampleSource], call_teacher: CallTeacher
+    ) -> Iterator[Made]:
         """Yield examples by run, with its questions in the order of the data file.
 
         Raises DataError: a run's files do not fit together.
@@ -61,7 +74,8 @@ class RunLessons(Recipe):
             assert source.run is not None
             profile = Metrics.read(source.run).profile
             by_question = {
-                traced.question.id: list(self.examples(traced, source, profile)) for traced in read_trace(source.run)
+                traced.question.id: list(self.examples(traced, source, profile))
+                for traced in read_trace(source.run)
             }
             for question in source.questions:
                 yield from by_question[question.id]
@@ -75,11 +89,16 @@ class RunLessons(Recipe):
         tokens: list[tuple[float, float]] = []
         for source in sources:
             assert source.run is not None
-            profile, questions = Metrics.read(source.run).profile, {each.id: each for each in source.questions}
+            profile, questions = (
+                Metrics.read(source.run).profile,
+                {each.id: each for each in source.questions},
+            )
             for prediction in run_predictions(source.run):
                 if self.is_right(questions[prediction.question_id], prediction, profile):
                     figures = prediction.figures
-                    tokens.append((figures.get("filtered_tokens", 0), figures.get("written_tokens", 0)))
+                    tokens.append(
+                        (figures.get("filtered_tokens", 0), figures.get("written_tokens", 0))
+                    )
         total_tokens = sum(count for _, count in tokens)
         if not total_tokens:
             return {RIGHT: len(tokens)}
@@ -91,7 +110,9 @@ class RunLessons(Recipe):
         reached = score(prediction.scored_answer, question.answers, profile)
         return reached["em"] == 1 if self.right == "em" else reached["f1"] >= self.least
 
-    def examples(self, traced: TracedQuestion, source: ExampleSource, profile: str) -> Iterator[Made]:
+    def examples(
+        self, traced: TracedQuestion, source: ExampleSource, profile: str
+    ) -> Iterator[Made]:
         """Yield the examples of one question, or why there are none."""
         prediction, question = traced.prediction, traced.question
         assert source.run is not None
@@ -103,7 +124,9 @@ class RunLessons(Recipe):
         elif not prediction.lessons:
             why = NO_LESSONS
         if why:
-            yield Dropped(question.id, "question", why, ExampleOrigin(source.dataset, 0, source.run.name))
+            yield Dropped(
+                question.id, "question", why, ExampleOrigin(source.dataset, 0, source.run.name)
+            )
             return
         replies = [call for call in traced.calls if call.kind == "generate" and call.error is None]
         iteration = 0

@@ -13,10 +13,29 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from kgqa.artifacts.examples import CallTeacher, Dropped, ExampleOrigin, ExampleSource, Made, Recipe, TrainingExample
+from kgqa.artifacts.examples import (
+    CallTeacher,
+    Dropped,
+    ExampleOrigin,
+    ExampleSource,
+    Made,
+    Recipe,
+    TrainingExample,
+)
 from kgqa.config.overrides import format_override, override_key
-from kgqa.extras.training.collect.safe_rules import JudgedStep, Labeled, LogicalPlan, NotTaught, Solution, plan
-from kgqa.extras.training.collect.safe_teacher import TeacherSettings, load_wrong_answers, read_labeled
+from kgqa.extras.training.collect.safe_rules import (
+    JudgedStep,
+    Labeled,
+    LogicalPlan,
+    NotTaught,
+    Solution,
+    plan,
+)
+from kgqa.extras.training.collect.safe_teacher import (
+    TeacherSettings,
+    load_wrong_answers,
+    read_labeled,
+)
 from kgqa.methods.safe import Safe, read_step, step_line
 from kgqa.methods.steps.safe_verdict import CORRECT, Labels, errors
 from kgqa.prompting import to_json
@@ -61,7 +80,9 @@ class Case:
             id=self.id,
             question=self.question.id,
             role="feedback",
-            prompt=method.judge_prompt({**values, "steps": lines}, step.number, read_step(step.text)),
+            prompt=method.judge_prompt(
+                {**values, "steps": lines}, step.number, read_step(step.text)
+            ),
             target=to_json(step.verdict._asdict()),
             label=self.label,
             origin=ExampleOrigin(self.dataset, step.number, self.made_by),
@@ -69,7 +90,12 @@ class Case:
 
     def drop(self, why: str, what: str = "") -> Dropped:
         number = self.step.number if self.step else 0
-        return Dropped(self.question.id, what or self.label, why, ExampleOrigin(self.dataset, number, self.made_by))
+        return Dropped(
+            self.question.id,
+            what or self.label,
+            why,
+            ExampleOrigin(self.dataset, number, self.made_by),
+        )
 
 
 @dataclass(frozen=True)
@@ -102,9 +128,14 @@ class JudgedSteps(Recipe, TeacherSettings):
     ] = field(kw_only=True)
     balance: Annotated[
         Literal["equal", "all"],
-        Setting('Share of error types: equal, each as often as the rarest ("balanced") | all.', paper="Fig. 7"),
+        Setting(
+            'Share of error types: equal, each as often as the rarest ("balanced") | all.',
+            paper="Fig. 7",
+        ),
     ] = "equal"
-    correct: Annotated[Share, Setting("Share of right steps, with balance=equal.", paper="§3.3: 3.9K of 11.5K")] = 0.34
+    correct: Annotated[
+        Share, Setting("Share of right steps, with balance=equal.", paper="§3.3: 3.9K of 11.5K")
+    ] = 0.34
     hard_cases: Annotated[
         Natural,
         Setting(
@@ -114,7 +145,11 @@ class JudgedSteps(Recipe, TeacherSettings):
         ),
     ] = 848
     noise: Annotated[
-        Natural, Setting("Examples of questions that verification marked as noise: 5300. 0: none.", paper="Table 4")
+        Natural,
+        Setting(
+            "Examples of questions that verification marked as noise: 5300. 0: none.",
+            paper="Table 4",
+        ),
     ] = 0
 
     @property
@@ -131,15 +166,23 @@ class JudgedSteps(Recipe, TeacherSettings):
             return "uses no runs: only a teacher finds hard cases. Set collect.teacher=model"
         return "" if self.hard_cases else "with collect.hard_cases=0 uses no runs. Remove --from"
 
-    def collect(self, sources: Sequence[ExampleSource], call_teacher: CallTeacher) -> Iterator[Made]:
+    def collect(
+        self, sources: Sequence[ExampleSource], call_teacher: CallTeacher
+    ) -> Iterator[Made]:
         """Yield examples by question in the order of the sources, then hard cases."""
-        questions = {f"question {number}": case for number, case in enumerate(self._questions(sources))}
-        hard = {f"hard case {number}": case for number, case in enumerate(self._hard_cases(sources))}
+        questions = {
+            f"question {number}": case for number, case in enumerate(self._questions(sources))
+        }
+        hard = {
+            f"hard case {number}": case for number, case in enumerate(self._hard_cases(sources))
+        }
         if self.uses_teacher:
             labeled = self._label_by_teacher({**questions, **hard}, call_teacher)
         else:
             labeled = self._label_by_rules(questions)
-        yield from _choose(questions, labeled, "question", self._balance, "dropped to balance the labels")
+        yield from _choose(
+            questions, labeled, "question", self._balance, "dropped to balance the labels"
+        )
         yield from _choose(hard, labeled, HARD, self._sample_hard, "more than collect.hard_cases")
 
     def _questions(self, sources: Sequence[ExampleSource]) -> Iterator[Case]:
@@ -148,10 +191,14 @@ class JudgedSteps(Recipe, TeacherSettings):
         for source in sources:
             if source.run is None:
                 for question in source.questions:
-                    yield Case(source.dataset, self._method(source), question, maker, words=source.words)
+                    yield Case(
+                        source.dataset, self._method(source), question, maker, words=source.words
+                    )
                 words = _select(source.words, source.noise)
                 for question in source.noise:
-                    yield Case(source.dataset, self._method(source), question, maker + FLAGGED, words=words)
+                    yield Case(
+                        source.dataset, self._method(source), question, maker + FLAGGED, words=words
+                    )
 
     def _hard_cases(self, sources: Sequence[ExampleSource]) -> Iterator[Case]:
         """Yield the questions that runs answered wrong."""
@@ -161,7 +208,14 @@ class JudgedSteps(Recipe, TeacherSettings):
                 questions = [question for question in source.questions if question.id in wrong]
                 words, maker = _select(source.words, questions), f"{HARD} of {source.run.name}"
                 for question in questions:
-                    yield Case(source.dataset, self._method(source), question, maker, words=words, run=source.run)
+                    yield Case(
+                        source.dataset,
+                        self._method(source),
+                        question,
+                        maker,
+                        words=words,
+                        run=source.run,
+                    )
 
     def _label_by_teacher(
         self, cases: Mapping[str, Case], call_teacher: CallTeacher
@@ -172,30 +226,44 @@ class JudgedSteps(Recipe, TeacherSettings):
         labeled = dict[str, list[Labeled] | NotTaught]()
         for words, run in dict.fromkeys((case.words, case.run) for case in cases.values()):
             values = {**settings, "answers_of": run}
-            settings_of_method = [format_override(f"method.{name}", value) for name, value in values.items()]
+            settings_of_method = [
+                format_override(f"method.{name}", value) for name, value in values.items()
+            ]
             notes = call_teacher([*words, "method=safe_teacher", *settings_of_method])
             for key, case in cases.items():
                 if (case.words, case.run) == (words, run):
-                    labeled[key] = read_labeled(notes[case.question.id], f"the teacher's notes on {case.question.id}")
+                    labeled[key] = read_labeled(
+                        notes[case.question.id], f"the teacher's notes on {case.question.id}"
+                    )
         return labeled
 
     def _method(self, source: ExampleSource) -> Safe:
         assert isinstance(source.method, Safe)
         return replace(source.method, labels=self.labels)
 
-    def _label_by_rules(self, questions: Mapping[str, Case]) -> dict[str, list[Labeled] | NotTaught]:
+    def _label_by_rules(
+        self, questions: Mapping[str, Case]
+    ) -> dict[str, list[Labeled] | NotTaught]:
         """Return the labeled steps of each question, as a teacher does."""
         plans, labeled = dict[str, LogicalPlan](), dict[str, list[Labeled] | NotTaught]()
         for key, case in questions.items():
-            passages, chance = case.method.sample_passages(case.question), self._chance(case.question, "plan")
+            passages, chance = (
+                case.method.sample_passages(case.question),
+                self._chance(case.question, "plan"),
+            )
             try:
                 plans[key] = plan(case.question, passages, chance)
             except NotTaught as why:
                 labeled[key] = why
         others = _others(plans.values())
         for key, plan_of_rules in plans.items():
-            question, passages = questions[key].question, questions[key].method.sample_passages(questions[key].question)
-            solution = Solution(plan_of_rules, passages, question.support, others, self._chance(question, "steps"))
+            question, passages = (
+                questions[key].question,
+                questions[key].method.sample_passages(questions[key].question),
+            )
+            solution = Solution(
+                plan_of_rules, passages, question.support, others, self._chance(question, "steps")
+            )
             chances = {error: self._chance(question, error) for error in errors(self.labels)}
             labeled[key] = solution.label_steps(chances)
         return labeled
@@ -223,7 +291,11 @@ class JudgedSteps(Recipe, TeacherSettings):
         right = by_label.pop(CORRECT, [])
         least = min(map(len, by_label.values()), default=0)
         wrong = [id_ for ids in by_label.values() for id_ in ids[:least]]
-        share = round(len(wrong) * self.correct / (1 - self.correct)) if self.correct < 1 else len(right)
+        share = (
+            round(len(wrong) * self.correct / (1 - self.correct))
+            if self.correct < 1
+            else len(right)
+        )
         return {*wrong, *right[:share]}
 
     def _chance(self, question: Question, what: str) -> random.Random:
@@ -253,8 +325,13 @@ def _choose(
         for label, step in result:
             if isinstance(step, str):
                 yield case.drop(step, label)
-            elif max(len(step.verdict.diagnosis), len(step.verdict.guidance)) > case.method.max_feedback_characters:
-                yield replace(case, label=label, step=step).drop("longer than method.max_feedback_characters")
+            elif (
+                max(len(step.verdict.diagnosis), len(step.verdict.guidance))
+                > case.method.max_feedback_characters
+            ):
+                yield replace(case, label=label, step=step).drop(
+                    "longer than method.max_feedback_characters"
+                )
             else:
                 usable.append(replace(case, label=label, step=step))
     some = sample(usable)

@@ -86,7 +86,11 @@ def plan(question: Question, passages: Sequence[Passage], chance: random.Random)
     """
     if len(question.decomposition) < 2:
         raise NotTaught("no decomposition into two facts or more")
-    gold = [(number, passage) for number, passage in enumerate(passages, start=1) if passage.id in question.support]
+    gold = [
+        (number, passage)
+        for number, passage in enumerate(passages, start=1)
+        if passage.id in question.support
+    ]
     facts = _facts(question.decomposition, gold)
     needed = {index for fact in facts for index in fact.needs}
     ends = [index for index in range(len(facts)) if index not in needed]
@@ -97,10 +101,16 @@ def plan(question: Question, passages: Sequence[Passage], chance: random.Random)
             same = len({normalise(facts[index].value) for index in ends}) == 1
             if same is not (answer.lower() == "yes"):
                 raise NotTaught("the answer does not follow from the facts")
-            right, wrong = (f"{values} are the same.", f"{values} are not the same.")[:: 1 if same else -1]
+            right, wrong = (f"{values} are the same.", f"{values} are not the same.")[
+                :: 1 if same else -1
+            ]
             return LogicalPlan(facts, right, wrong, answer, "no" if same else "yes")
         compared = [fact.subject for fact in facts if not fact.needs]
-        others = [name for name in compared if name and _bare_name(name) not in map(_bare_name, question.answers)]
+        others = [
+            name
+            for name in compared
+            if name and _bare_name(name) not in map(_bare_name, question.answers)
+        ]
         if len(others) == len(compared):
             raise NotTaught("the answer is none of what is compared")
         premise = f"Comparing {values}, what the question asks for is"
@@ -115,7 +125,9 @@ def plan(question: Question, passages: Sequence[Passage], chance: random.Random)
     if not others:
         raise NotTaught("nothing else to conclude")
     other = chance.choice(others)
-    return LogicalPlan(facts, sentence(f"{premise} {answer}"), sentence(f"{premise} {other}"), answer, other)
+    return LogicalPlan(
+        facts, sentence(f"{premise} {answer}"), sentence(f"{premise} {other}"), answer, other
+    )
 
 
 def _facts(hops: Sequence[Hop], gold: Sequence[tuple[int, Passage]]) -> tuple[GoldFact, ...]:
@@ -124,11 +136,19 @@ def _facts(hops: Sequence[Hop], gold: Sequence[tuple[int, Passage]]) -> tuple[Go
         needs = [int(number) - 1 for number in REFERENCE.findall(hop.question)]
         if any(index >= len(facts) for index in needs):
             raise NotTaught("a step of the decomposition needs a later one")
-        subject, wanted = _parse_hop(REFERENCE.sub(lambda match: facts[int(match[1]) - 1].value, hop.question))
+        subject, wanted = _parse_hop(
+            REFERENCE.sub(lambda match: facts[int(match[1]) - 1].value, hop.question)
+        )
         if not needs:
-            same = (index for index, fact in enumerate(facts) if _bare_name(fact.value) == _bare_name(subject))
+            same = (
+                index
+                for index, fact in enumerate(facts)
+                if _bare_name(fact.value) == _bare_name(subject)
+            )
             needs = [*same][:1]
-        facts.append(GoldFact(subject, wanted, hop.answer, _find_passage(hop, subject, gold), tuple(needs)))
+        facts.append(
+            GoldFact(subject, wanted, hop.answer, _find_passage(hop, subject, gold), tuple(needs))
+        )
     return tuple(facts)
 
 
@@ -152,7 +172,9 @@ def _find_passage(hop: Hop, subject: str, gold: Sequence[tuple[int, Passage]]) -
 
     def fit(candidate: tuple[int, Passage]) -> tuple[bool, int]:
         _, passage = candidate
-        return passage.id == hop.passage_id, len(words.intersection(normalise(passage.title).split()))
+        return passage.id == hop.passage_id, len(
+            words.intersection(normalise(passage.title).split())
+        )
 
     return max(candidates, key=fit)[0]
 
@@ -213,7 +235,9 @@ class Solution:
             return "Draw the conclusion that the steps so far lead to."
         return f"Give the final answer as {format_answer(self.plan.answer)}"
 
-    def judge(self, number: int, text: str, error: str, diagnosis: str, guidance: str = "") -> JudgedStep:
+    def judge(
+        self, number: int, text: str, error: str, diagnosis: str, guidance: str = ""
+    ) -> JudgedStep:
         """Return a step after the ideal ones before it, with the ideal step as default guidance."""
         verdict = StepVerdict(error, sentence(diagnosis), guidance or self.instruction(number))
         return JudgedStep(number, self.steps[: number - 1], text, verdict)
@@ -221,7 +245,10 @@ class Solution:
     def correct_steps(self) -> Iterator[JudgedStep]:
         """Yield the ideal steps with their verdicts."""
         for number, text in enumerate(self.steps, start=1):
-            diagnosis, following = f"Step {number - 1} leads to this answer", "Nothing is left to do."
+            diagnosis, following = (
+                f"Step {number - 1} leads to this answer",
+                "Nothing is left to do.",
+            )
             if number < self.plan.last:
                 diagnosis = "This follows from the steps so far and decides the question"
                 following = self.instruction(number + 1)
@@ -234,7 +261,9 @@ class Solution:
         """Return the right steps, then a step with each of these errors, or the reason why there is none."""
         right = [(CORRECT, step) for step in self.correct_steps()]
         wrong = ((error, self.corrupt(error, chance)) for error, chance in chances.items())
-        return right + [(error, step or f"the solution has no step for {error}") for error, step in wrong]
+        return right + [
+            (error, step or f"the solution has no step for {error}") for error, step in wrong
+        ]
 
     def corrupt(self, error: str, chance: random.Random) -> JudgedStep | None:
         """Return a step with this error, or None if the solution has no place for it."""
@@ -251,7 +280,11 @@ class Solution:
         return number, format_answer(self.plan.answer), f"No step has found {missing.wanted} yet"
 
     def overthinking(self, chance: random.Random) -> Wrong | None:
-        gold = [(number, passage) for number, passage in enumerate(self.shown, start=1) if passage.id in self.gold]
+        gold = [
+            (number, passage)
+            for number, passage in enumerate(self.shown, start=1)
+            if passage.id in self.gold
+        ]
         if not (more := sample_sentence(gold, chance)):
             return None
         last = self.plan.last
@@ -263,13 +296,21 @@ class Solution:
             return None
         passage, sentence = aside
         diagnosis = f"What Passage {passage} says of {self.shown[passage - 1].title} does not help with the question"
-        return self.sample_fact(chance)[0], f"Passage {passage} says: {sentence} (Attribution)", diagnosis
+        return (
+            self.sample_fact(chance)[0],
+            f"Passage {passage} says: {sentence} (Attribution)",
+            diagnosis,
+        )
 
     def redundancy(self, chance: random.Random) -> Wrong:
         number, _ = self.sample_fact(chance, 2)
         earlier = chance.randrange(number - 1)
         fact = self.plan.facts[earlier]
-        return number, fact.attribution(chance), f"Step {earlier + 1} already found that {fact.claim}"
+        return (
+            number,
+            fact.attribution(chance),
+            f"Step {earlier + 1} already found that {fact.claim}",
+        )
 
     def inefficiency(self, chance: random.Random) -> Wrong:
         number = sample_late(range(1, self.plan.last), chance)
@@ -286,13 +327,20 @@ class Solution:
         if year := YEAR.search(fact.value):
             shifts = [shift for shift in range(-20, 21) if shift]
             years = [str(int(year.group()) + shift) for shift in chance.sample(shifts, len(shifts))]
-            values = [fact.value[: year.start()] + other + fact.value[year.end() :] for other in years]
+            values = [
+                fact.value[: year.start()] + other + fact.value[year.end() :] for other in years
+            ]
         else:
             kind = fact.wanted.removesuffix(f" of {fact.subject}")
-            listed = [*self.others.get(kind, ()), *(passage.title for _, passage in self.distractors())]
+            listed = [
+                *self.others.get(kind, ()),
+                *(passage.title for _, passage in self.distractors()),
+            ]
             values = chance.sample(listed, len(listed))
         passage = self.shown[fact.passage - 1]
-        other = next((value for value in values if normalise(value) and not contains(passage, value)), None)
+        other = next(
+            (value for value in values if normalise(value) and not contains(passage, value)), None
+        )
         if other is None:
             return None
         text = fact.attribution(chance, claim=f"{fact.wanted} is {other}")
@@ -300,15 +348,24 @@ class Solution:
 
     def unsupported(self, chance: random.Random) -> Wrong | None:
         number, fact = self.sample_fact(chance)
-        silent = [number for number, passage in self.distractors() if not contains(passage, fact.value)]
+        silent = [
+            number for number, passage in self.distractors() if not contains(passage, fact.value)
+        ]
         if not silent:
             return None
         passage = chance.choice(silent)
-        return number, fact.attribution(chance, passage=passage), f"Passage {passage} does not say that {fact.claim}"
+        return (
+            number,
+            fact.attribution(chance, passage=passage),
+            f"Passage {passage} does not say that {fact.claim}",
+        )
 
     def information_miss(self, chance: random.Random) -> Wrong:
         number, fact = self.sample_fact(chance)
-        denied = (f"Passage {fact.passage} does not give {fact.wanted}", f"No passage tells {fact.wanted}")
+        denied = (
+            f"Passage {fact.passage} does not give {fact.wanted}",
+            f"No passage tells {fact.wanted}",
+        )
         text = f"{sentence(chance.choice(denied))} (Attribution)"
         return number, text, f"Passage {fact.passage} gives it: {fact.value}"
 
@@ -333,7 +390,9 @@ class Solution:
 
     def distractors(self) -> list[Numbered]:
         """Return the numbered passages that are not gold."""
-        return [(number, p) for number, p in enumerate(self.shown, start=1) if p.id not in self.gold]
+        return [
+            (number, p) for number, p in enumerate(self.shown, start=1) if p.id not in self.gold
+        ]
 
 
 def format_answer(answer: str) -> str:

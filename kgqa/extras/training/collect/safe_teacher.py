@@ -94,7 +94,11 @@ class Finding(Feedback):
 
 def schemas(characters: int, errors: tuple[str, ...]) -> dict[type[Reply], str]:
     """Return the JSON schema of each reply, with a maximum length of diagnosis and guidance."""
-    text, number, short = {"type": "string"}, {"type": "integer"}, {"type": "string", "maxLength": characters}
+    text, number, short = (
+        {"type": "string"},
+        {"type": "integer"},
+        {"type": "string", "maxLength": characters},
+    )
     claim = {"claim": text, "passage": number}
     step = object_node(kind={"type": "string", "enum": ["Attribution", "Logical"]}, do=text)
     feedback = {"diagnosis": short, "guidance": short}
@@ -104,7 +108,9 @@ def schemas(characters: int, errors: tuple[str, ...]) -> dict[type[Reply], str]:
         Claims: list_schema("steps", object_node(**claim)),
         Agreement: object_schema(agree={"type": "boolean"}, why=text),
         Feedback: object_schema(**feedback),
-        Finding: object_schema(step=number, error_type={"type": "string", "enum": [*errors]}, **feedback),
+        Finding: object_schema(
+            step=number, error_type={"type": "string", "enum": [*errors]}, **feedback
+        ),
     }
 
 
@@ -146,11 +152,18 @@ class TeacherSettings:
         ),
     ] = 2
     correct_each: Annotated[
-        Natural, Setting("Right steps per question that a teacher writes.", ours="3.9K of 5,060 questions in §3.3")
+        Natural,
+        Setting(
+            "Right steps per question that a teacher writes.",
+            ours="3.9K of 5,060 questions in §3.3",
+        ),
     ] = 1
     audit: Annotated[
         bool,
-        Setting("Let the teacher check ideal steps and labels, and drop those that it rejects.", code="released code"),
+        Setting(
+            "Let the teacher check ideal steps and labels, and drop those that it rejects.",
+            code="released code",
+        ),
     ] = True
     temperature: Annotated[
         float,
@@ -159,8 +172,12 @@ class TeacherSettings:
             code="released code",
         ),
     ] = 0.7
-    max_tokens: Annotated[Count, Setting("Maximum tokens of a teacher's reply.", ours="our choice")] = 2000
-    max_step_tokens: Annotated[Count, Setting("Maximum tokens of a step with an error.", code="released code")] = 512
+    max_tokens: Annotated[
+        Count, Setting("Maximum tokens of a teacher's reply.", ours="our choice")
+    ] = 2000
+    max_step_tokens: Annotated[
+        Count, Setting("Maximum tokens of a step with an error.", code="released code")
+    ] = 512
 
 
 @dataclass(frozen=True)
@@ -185,14 +202,25 @@ class Teacher:
         Raises NotTaught: the question has no ideal solution.
         """
         ideal = await self.solve(question, chance)
-        right = sorted(chance.sample(range(len(ideal.steps)), min(self.settings.correct_each, len(ideal.steps))))
+        right = sorted(
+            chance.sample(
+                range(len(ideal.steps)), min(self.settings.correct_each, len(ideal.steps))
+            )
+        )
         names = [name for name in self.meanings if ideal.numbers(name)]
         wrong = chance.sample(names, min(self.settings.errors_each, len(names)))
         labelled = list[Labeled]()
-        for label, index in [*((CORRECT, index) for index in right), *((name, None) for name in wrong)]:
+        for label, index in [
+            *((CORRECT, index) for index in right),
+            *((name, None) for name in wrong),
+        ]:
             number = sample_late(ideal.numbers(label), chance) if index is None else index + 1
             try:
-                text = ideal.steps[number - 1] if label == CORRECT else await self.corrupt(label, number, ideal, chance)
+                text = (
+                    ideal.steps[number - 1]
+                    if label == CORRECT
+                    else await self.corrupt(label, number, ideal, chance)
+                )
                 labelled.append((label, await self.judge_step(label, number, text, ideal)))
             except NotTaught as why:
                 labelled.append((label, str(why)))
@@ -201,12 +229,20 @@ class Teacher:
     async def solve(self, question: Question, chance: random.Random) -> Ideal:
         """Plan the solution, carry it out on the gold passages, and check it."""
         passages = self.method.sample_passages(question)
-        gold = {n: passage for n, passage in enumerate(passages, start=1) if passage.id in question.support}
+        gold = {
+            n: passage
+            for n, passage in enumerate(passages, start=1)
+            if passage.id in question.support
+        }
         if not gold or not question.answers:
             raise NotTaught("no gold passage or answer")
         hops = [hop.question for hop in question.decomposition]
         plan = (await self.ask("teach/plan", Plan, {"question": question.text, "hops": hops})).plan
-        shared = {"question": question.text, "answer": question.answers[0], "passages": numbered_text(gold.values())}
+        shared = {
+            "question": question.text,
+            "answer": question.answers[0],
+            "passages": numbered_text(gold.values()),
+        }
         claims = (await self.ask("teach/solve", Claims, {"plan": plan, **shared})).steps
         if len(claims) != len(plan):
             raise NotTaught("the solution does not have one step for each step of the plan")
@@ -222,7 +258,10 @@ class Teacher:
             lines.append(step_line(len(steps), f"{cited}{sentence(claim.claim)} ({step.kind})"))
         answer = format_answer(question.answers[0])
         lines.append(step_line(len(plan) + 1, answer))
-        if self.settings.audit and not (await self.ask("teach/check", Agreement, {"steps": lines, **shared})).agree:
+        if (
+            self.settings.audit
+            and not (await self.ask("teach/check", Agreement, {"steps": lines, **shared})).agree
+        ):
             raise NotTaught("the ideal steps did not pass the check")
         kinds, texts = tuple(step.kind for step in plan), tuple(claim.claim for claim in claims)
         values = self.method.prompt_values(question, passages)
@@ -242,7 +281,11 @@ class Teacher:
         statement = _strip_step(claim.claim)
         same = ideal.claims[number - 1] if number <= len(ideal.claims) else ""
         kind = "Attribution" if claim.passage else "Logical"
-        text = format_answer(statement) if final else _format_step(claim.claim, kind, claim.passage, chance)
+        text = (
+            format_answer(statement)
+            if final
+            else _format_step(claim.claim, kind, claim.passage, chance)
+        )
         if normalise(statement) == normalise(same) or text == ideal.steps[number - 1]:
             raise NotTaught("the step with the error is the ideal one")
         return text
@@ -264,7 +307,9 @@ class Teacher:
         verdict = StepVerdict(label, feedback.diagnosis, feedback.guidance)
         return JudgedStep(number, ideal.steps[: number - 1], text, verdict)
 
-    async def hard_case(self, question: Question, answer: str, attempts: Sequence[Json]) -> list[Labeled]:
+    async def hard_case(
+        self, question: Question, answer: str, attempts: Sequence[Json]
+    ) -> list[Labeled]:
         """Return the first error of a wrong answer that an evaluator accepted, with the right verdict on it.
 
         attempts: the notes of `Safe.answer`.
@@ -273,7 +318,10 @@ class Teacher:
         """
         accepted = [attempt for attempt in attempts if attempt["accepted"]]
         lines = [
-            {"text": step_line(number, one["text"]), "guidance": (one["verdict"] or {}).get("guidance", "")}
+            {
+                "text": step_line(number, one["text"]),
+                "guidance": (one["verdict"] or {}).get("guidance", ""),
+            }
             for number, one in enumerate(accepted, start=1)
         ]
         shared = self.method.prompt_values(question, self.method.sample_passages(question))
@@ -316,7 +364,11 @@ class Teacher:
         for again in (False, True):
             prompt = render(template, again=again, **values)
             reply = await Generate(
-                prompt, max_tokens or self.settings.max_tokens, schema=schema, role=TEACHER, temperature=temperature
+                prompt,
+                max_tokens or self.settings.max_tokens,
+                schema=schema,
+                role=TEACHER,
+                temperature=temperature,
             )
             if (parsed := self.read(kind, reply.text)) is not None:
                 return parsed
@@ -332,7 +384,9 @@ class Teacher:
         if isinstance(reply, Plan):
             kinds = [step.kind for step in reply.plan]
             return reply if kinds[-1:] == ["Logical"] and "Attribution" in kinds else None
-        return None if isinstance(reply, Finding) and reply.error_type not in self.findings else reply
+        return (
+            None if isinstance(reply, Finding) and reply.error_type not in self.findings else reply
+        )
 
 
 def _format_step(claim: str, kind: str, passage: int, chance: random.Random) -> str:
@@ -365,7 +419,11 @@ def load_wrong_answers(run: str | None) -> dict[str, WrongAnswer] | None:
     for traced in read_trace(Path(run)):
         prediction, question = traced.prediction, traced.question
         attempts, answer = prediction.notes.get("attempts"), prediction.scored_answer or ""
-        if prediction.error is None and attempts and score(answer, question.answers, profile)["em"] < 1:
+        if (
+            prediction.error is None
+            and attempts
+            and score(answer, question.answers, profile)["em"] < 1
+        ):
             wrong[question.id] = WrongAnswer(answer, attempts)
     return wrong
 
@@ -381,9 +439,9 @@ class SafeTeacher(Safe, TeacherSettings):
             "A run with method=safe: find the first error of its wrong answers. null: label steps of new solutions."
         ),
     ] = None
-    wrong_answers: Annotated[Mapping[str, WrongAnswer] | None, Setting("The wrong answers of `answers_of`.")] = field(
-        kw_only=True
-    )
+    wrong_answers: Annotated[
+        Mapping[str, WrongAnswer] | None, Setting("The wrong answers of `answers_of`.")
+    ] = field(kw_only=True)
 
     answers_questions: ClassVar[bool] = False
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
@@ -394,7 +452,8 @@ class SafeTeacher(Safe, TeacherSettings):
         teacher = Teacher(self, self)
         try:
             if self.wrong_answers is None:
-                labeled = await teacher.teach(question, random.Random(f"{self.seed}/{question.id}/teach"))  # noqa: S311
+                generator = random.Random(f"{self.seed}/{question.id}/teach")  # noqa: S311
+                labeled = await teacher.teach(question, generator)
             else:
                 labeled = await teacher.hard_case(question, *self.wrong_answers[question.id])
         except NotTaught as why:

@@ -89,15 +89,21 @@ class Attention:
             kind = header.get("general.architecture")
             keys = (f"{kind}.attention.head_count", f"{kind}.attention.head_count_kv")
         else:
-            header = read(dict[str, Json], weights / "config.json", remedy="Get the model's folder again.")
+            header = read(
+                dict[str, Json], weights / "config.json", remedy="Get the model's folder again."
+            )
             kind, keys = header.get("model_type"), ("num_attention_heads", "num_key_value_heads")
         if kind not in ARCHITECTURES:
             offered = ", ".join(ARCHITECTURES)
-            raise ConfigError(f"no GGUF adapters on a base of architecture {kind}, only on {offered}. {MERGE_HINT}")
+            raise ConfigError(
+                f"no GGUF adapters on a base of architecture {kind}, only on {offered}. {MERGE_HINT}"
+            )
         heads = header.get(keys[0])
         kv_heads = header.get(keys[1]) or heads
         if not isinstance(heads, int) or not isinstance(kv_heads, int):
-            raise DataError(f"{weights}: no number of attention heads ({heads}, {kv_heads}). Get it again")
+            raise DataError(
+                f"{weights}: no number of attention heads ({heads}, {kv_heads}). Get it again"
+            )
         return cls(str(kind), heads, kv_heads)
 
 
@@ -112,7 +118,9 @@ def write_gguf(adapter: Adapter, base: Attention, target: Path) -> None:
     try:
         import gguf
     except ImportError as error:
-        raise ConfigError(f"writing GGUF needs gguf ({error}). Install it: {install_command('train')}") from error
+        raise ConfigError(
+            f"writing GGUF needs gguf ({error}). Install it: {install_command('train')}"
+        ) from error
 
     adapter.check_plain()
     matrices = {_gguf_name(name, adapter): tensor for name, tensor in adapter.matrices().items()}
@@ -123,7 +131,9 @@ def write_gguf(adapter: Adapter, base: Attention, target: Path) -> None:
         writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, adapter.alpha)
         writer.add_string(GGUF_SOURCE, adapter.digest())
         for name in sorted(matrices):
-            writer.add_tensor(name, _order(name, _values(adapter.folder / MATRICES, matrices[name]), base))
+            writer.add_tensor(
+                name, _order(name, _values(adapter.folder / MATRICES, matrices[name]), base)
+            )
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
@@ -135,7 +145,9 @@ def _gguf_name(name: str, adapter: Adapter) -> str:
     module, _, matrix = name.rpartition(".")
     number, _, layer = module.removeprefix("model.layers.").partition(".")
     if not number.isdigit() or layer not in LAYERS or matrix not in ("lora_A", "lora_B"):
-        raise ConfigError(f"adapter {adapter.name}: llama.cpp does not support matrices for {module}. {MERGE_HINT}")
+        raise ConfigError(
+            f"adapter {adapter.name}: llama.cpp does not support matrices for {module}. {MERGE_HINT}"
+        )
     return f"blk.{number}.{LAYERS[layer]}.weight.{matrix.lower()}"
 
 
@@ -151,7 +163,9 @@ def _values(file: Path, tensor: StoredTensor) -> Any:
     elif tensor.kind in ("F32", "F16"):
         flat = np.frombuffer(stored, "<f4" if tensor.kind == "F32" else "<f2").astype("<f4")
     else:
-        raise DataError(f"{file}: matrices of type {tensor.kind}. Save them as float32, float16 or bfloat16")
+        raise DataError(
+            f"{file}: matrices of type {tensor.kind}. Save them as float32, float16 or bfloat16"
+        )
     return flat.reshape(tensor.shape)
 
 
@@ -161,5 +175,7 @@ def _order(name: str, matrix: Any, base: Attention) -> Any:
     if base.architecture != "llama" or side != "lora_b" or layer not in ROTATED:
         return matrix
     heads = getattr(base, ROTATED[layer])
-    halves = matrix.reshape(heads, 2, matrix.shape[0] // heads // 2, *matrix.shape[1:])  # (head, half, pair, rank)
+    halves = matrix.reshape(
+        heads, 2, matrix.shape[0] // heads // 2, *matrix.shape[1:]
+    )  # (head, half, pair, rank)
     return halves.swapaxes(1, 2).reshape(matrix.shape)

@@ -14,7 +14,14 @@ from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from kgqa.artifacts.examples import EXAMPLES, CollectManifest, Positive, TrainingExample, id_hash, read_examples
+from kgqa.artifacts.examples import (
+    EXAMPLES,
+    CollectManifest,
+    Positive,
+    TrainingExample,
+    id_hash,
+    read_examples,
+)
 from kgqa.artifacts.run import Setting
 from kgqa.artifacts.schema import check_json
 from kgqa.calls import Generate
@@ -61,16 +68,27 @@ class Base:
         Raises ConfigError: there is no such preset, or an encoder's preset names no weights.
         """
         if is_encoder:
-            encoder = load_node("ranker", choice).get("model") if choice in groups()["ranker"] else choice
+            encoder = (
+                load_node("ranker", choice).get("model") if choice in groups()["ranker"] else choice
+            )
             if not isinstance(encoder, str):
-                raise ConfigError(f"train.base={choice}: its file in conf/ranker names no model. Name a folder")
+                raise ConfigError(
+                    f"train.base={choice}: its file in conf/ranker names no model. Name a folder"
+                )
             return cls(choice, None, encoder)
         preset, path, adapter, engine = parse_role(choice)
         if engine or adapter:
-            raise ConfigError(f"train.base={choice}: name PRESET or PRESET:PATH, without adapter and engine")
+            raise ConfigError(
+                f"train.base={choice}: name PRESET or PRESET:PATH, without adapter and engine"
+            )
         if preset not in groups()["model"]:
-            raise ConfigError(f"train.base={choice}: no such model. {nearest(preset, groups()['model'])}")
-        settings = {**load_node("model", preset), **({"path": path, "sha256": None} if path else {})}
+            raise ConfigError(
+                f"train.base={choice}: no such model. {nearest(preset, groups()['model'])}"
+            )
+        settings = {
+            **load_node("model", preset),
+            **({"path": path, "sha256": None} if path else {}),
+        }
         return cls(choice, building.model(settings), "", settings)
 
     @property
@@ -84,7 +102,9 @@ class Base:
     @property
     def is_here(self) -> bool:
         """Return whether the weights are on this machine."""
-        return bool(self.model.at_hand()) if self.model else hub.find_encoder(self.encoder) is not None
+        return (
+            bool(self.model.at_hand()) if self.model else hub.find_encoder(self.encoder) is not None
+        )
 
     def digest(self) -> str:
         """Return the digest of the weights. Raises ConfigError or DataError like `Model.locate`."""
@@ -109,7 +129,9 @@ class Base:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
                 return other.submit(convert_weights, weights).result()
         except BrokenProcessPool as error:
-            raise EngineDied(f"{weights}: the process that reads it crashed, perhaps out of memory") from error
+            raise EngineDied(
+                f"{weights}: the process that reads it crashed, perhaps out of memory"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -126,7 +148,9 @@ class ExampleSplit:
     @property
     def texts(self) -> tuple[str, str]:
         """Return the contents of the two files that a trainer reads."""
-        train, held_out = (jsonl_text(map(_line, examples)) for examples in (self.train, self.held_out))
+        train, held_out = (
+            jsonl_text(map(_line, examples)) for examples in (self.train, self.held_out)
+        )
         return train, held_out
 
     @property
@@ -137,7 +161,10 @@ class ExampleSplit:
     def question_hashes(self) -> tuple[str, ...]:
         """Return the hashes of the questions to train on: of DATASET/ID as `id_hash`, of other names in a file."""
         questions = sorted({example.question for example in self.train})
-        return tuple(id_hash(*name.split("/", 1)) if "/" in name else text_digest(name, 16) for name in questions)
+        return tuple(
+            id_hash(*name.split("/", 1)) if "/" in name else text_digest(name, 16)
+            for name in questions
+        )
 
 
 def _line(example: AnyExample) -> dict[str, Json]:
@@ -173,10 +200,15 @@ class TrainRequest:
         own = [word.partition(",")[0] if override_key(word) == "dataset" else word for word in own]
         config = compose([f"train={recipe}", *own])
         training = building.build_part(config["train"], "train", Trainer)
-        base, name = Base.of(training.base, is_encoder=training.learns_pairs), training.name or recipe
+        base, name = (
+            Base.of(training.base, is_encoder=training.learns_pairs),
+            training.name or recipe,
+        )
         training.accumulation(training.processes)
         if any(part in ("", ".", "..") for part in name.split("/")):
-            raise ConfigError(f"train.name={name}: must be the name of a folder, or several separated by slashes")
+            raise ConfigError(
+                f"train.name={name}: must be the name of a folder, or several separated by slashes"
+            )
         named = f"train.examples={training.examples}"
         count = training.examples if isinstance(training.examples, int) else None
         if count is not None and count < 1:
@@ -198,8 +230,17 @@ class TrainRequest:
 
     def folder(self, examples: ExampleSplit) -> Path:
         """Return the folder, named by everything that can change the weights."""
-        recipe = {key: value for key, value in asdict(self.training).items() if key not in self.training.not_identity}
-        identity = {"kind": self.kind, "recipe": recipe, "base": self.base.digest(), "examples": examples.sha256}
+        recipe = {
+            key: value
+            for key, value in asdict(self.training).items()
+            if key not in self.training.not_identity
+        }
+        identity = {
+            "kind": self.kind,
+            "recipe": recipe,
+            "base": self.base.digest(),
+            "examples": examples.sha256,
+        }
         return training_folder() / self.name / run_name(identity)
 
     def plan(self, examples: ExampleSplit) -> tuple[str, str, str]:
@@ -210,9 +251,15 @@ class TrainRequest:
         training = self.training
         lengths = [1 + sum(map(len, each.texts)) // CHARACTERS_PER_TOKEN for each in examples.train]
         skips_long = isinstance(training, TextTrainer) and not training.truncation
-        fitting = [min(n, training.longest) for n in lengths if n <= training.longest or not skips_long]
+        fitting = [
+            min(n, training.longest) for n in lengths if n <= training.longest or not skips_long
+        ]
         tokens = sum(fitting) * training.passes(len(fitting))
-        return f"{len(fitting):,} of {len(lengths):,}", f"{training.steps(len(fitting)):,}", f"about {tokens:,.0f}"
+        return (
+            f"{len(fitting):,} of {len(lengths):,}",
+            f"{training.steps(len(fitting)):,}",
+            f"about {tokens:,.0f}",
+        )
 
     @property
     def settings(self) -> tuple[Setting, ...]:
@@ -225,7 +272,9 @@ class TrainRequest:
         )
 
 
-def prepare_examples(request: TrainRequest, display: Display, folder: Path | None = None) -> ExampleSplit:
+def prepare_examples(
+    request: TrainRequest, display: Display, folder: Path | None = None
+) -> ExampleSplit:
     """Return the examples of a training. Collect them first if the request names none.
 
     folder: of `kgqa collect`, instead of what the request names.
@@ -249,10 +298,14 @@ def read_example_file(file: Path, *, pairs: bool) -> Iterator[AnyExample]:
         example = check_json(kind, line, location, "Correct the line.")
         first, second, *_ = example.texts
         if not second.strip():
-            raise DataError(f"{location}: {'positive' if pairs else 'completion'} is empty. Remove the line")
+            raise DataError(
+                f"{location}: {'positive' if pairs else 'completion'} is empty. Remove the line"
+            )
         name = example.id or text_digest(f"{first}\n{second}", 16)
         if name in ids:
-            raise DataError(f"{location}: id={name!r:.60} occurs twice. Use a different id for each line")
+            raise DataError(
+                f"{location}: id={name!r:.60} occurs twice. Use a different id for each line"
+            )
         ids.add(name)
         yield replace(example, id=name, question=example.question or text_digest(first, 16))
 
@@ -277,7 +330,11 @@ def split_examples(
     """
     ordered = sorted(examples, key=lambda example: text_digest(f"{seed} {example.id}"))
     questions = {example.question for example in ordered}
-    number = max(1, round(eval_fraction * len(questions))) if 0 < eval_fraction < 1 else int(eval_fraction)
+    number = (
+        max(1, round(eval_fraction * len(questions)))
+        if 0 < eval_fraction < 1
+        else int(eval_fraction)
+    )
     candidates = questions if held_out is None else held_out
     evaluated = {*sorted(candidates, key=lambda name: text_digest(f"{seed} {name}"))[:number]}
     out = evaluated if held_out is None else {*held_out}
@@ -289,19 +346,25 @@ def split_examples(
             f"all {len(out):,} questions of the examples are held out, so none is left for training. "
             "Lower train.eval_fraction, or use more examples"
         )
-    return ExampleSplit(tuple(train[:count]), tuple(example for example in ordered if example.question in evaluated))
+    return ExampleSplit(
+        tuple(train[:count]), tuple(example for example in ordered if example.question in evaluated)
+    )
 
 
 def _collect(request: TrainRequest, display: Display) -> Path:
     """Collect what the overrides choose, unless it is collected already."""
     if request.training.collect is None:
-        raise ConfigError("train.examples: name a folder of kgqa collect, or a file of rendered texts")
+        raise ConfigError(
+            "train.examples: name a folder of kgqa collect, or a file of rendered texts"
+        )
     overrides = [word for word in request.overrides if override_group(word) not in NOT_COLLECT]
     recipe, *words = [*request.training.collect.split(), *overrides]
     collecting = Collecting.of(recipe, words)
     command = " ".join(["kgqa collect", recipe, *words])
     if collecting.finished is None and request.config["dry_run"]:
-        raise ConfigError(f"train={request.recipe}: no examples yet, and a dry run collects none: {command}")
+        raise ConfigError(
+            f"train={request.recipe}: no examples yet, and a dry run collects none: {command}"
+        )
     display.line(f"examples: {collecting.folder}, as by {command}")
     collecting.collect(display, ["collect", recipe, *words])
     return collecting.folder
@@ -314,17 +377,23 @@ def _load_folder(request: TrainRequest, folder: Path) -> ExampleSplit:
     pairs = any(isinstance(example, Positive) for example in examples)
     if pairs != training.learns_pairs:
         kind = "pairs of texts, for an encoder" if pairs else "prompts with their targets"
-        raise ConfigError(f"train={request.recipe}: {folder} has {kind}. Choose another recipe or other examples")
+        raise ConfigError(
+            f"train={request.recipe}: {folder} has {kind}. Choose another recipe or other examples"
+        )
     render = renderer(request)
     texts = [render_example(example, render) for example in examples]
-    split = split_examples(texts, training.eval_fraction, request.count, training.seed, collected.held_out)
+    split = split_examples(
+        texts, training.eval_fraction, request.count, training.seed, collected.held_out
+    )
     ids = split.question_hashes
     return replace(
         split,
         collected=folder,
         made_of=tuple(collected.datasets),
         templates=collected.templates,
-        text_hashes=tuple(sorted({text for id_, text in collected.question_hashes.items() if id_ in ids})),
+        text_hashes=tuple(
+            sorted({text for id_, text in collected.question_hashes.items() if id_ in ids})
+        ),
     )
 
 
@@ -336,7 +405,9 @@ def renderer(request: TrainRequest) -> Callable[[TrainingExample], str]:
     return lambda example: engine.render(Generate(example.prompt, 1, role=example.role))
 
 
-def render_example(example: TrainingExample | Positive, render: Callable[[TrainingExample], str]) -> AnyExample:
+def render_example(
+    example: TrainingExample | Positive, render: Callable[[TrainingExample], str]
+) -> AnyExample:
     """Return prompt and target as the model sees them, or a pair.
 
     If the prompt ends in the middle of a line, a space separates the two: models write one there, and readers strip it.
@@ -345,7 +416,9 @@ def render_example(example: TrainingExample | Positive, render: Callable[[Traini
     if isinstance(example, Positive):
         word, _, number = example.label.partition(" ")
         hop = int(number) if word == "hop" and number.isdigit() else None
-        return PairExample(example.anchor, example.positive, example.negatives, example.id, question, hop)
+        return PairExample(
+            example.anchor, example.positive, example.negatives, example.id, question, hop
+        )
     prompt = render(example)
     continues = example.prompt.form == "completion" or example.prompt.prefill
     space = " " if continues and not prompt[-1:].isspace() and not prompt.endswith(">") else ""

@@ -48,7 +48,9 @@ REPORT, PICTURE = "report.html", "losses.svg"
 TRACKED = (REPORT, CARD, PICTURE, MANIFEST)
 
 
-def train(request: TrainRequest, examples: ExampleSplit, display: Display, command: Sequence[str] = ()) -> Path:
+def train(
+    request: TrainRequest, examples: ExampleSplit, display: Display, command: Sequence[str] = ()
+) -> Path:
     """Train, and return the folder. A finished training is left as it is.
 
     Raises:
@@ -63,12 +65,19 @@ def train(request: TrainRequest, examples: ExampleSplit, display: Display, comma
         return folder
     extra, modules = request.training.packages
     if missing := missing_imports(list(modules)):
-        raise ConfigError(f"train={request.recipe} needs {', '.join(missing)}. Install it: {install_command(extra)}")
+        raise ConfigError(
+            f"train={request.recipe} needs {', '.join(missing)}. Install it: {install_command(extra)}"
+        )
 
     def refuse() -> None:
-        raise ConfigError(f"{folder}: another kgqa process is training this. Wait for it, or set another train.name=")
+        raise ConfigError(
+            f"{folder}: another kgqa process is training this. Wait for it, or set another train.name="
+        )
 
-    with lock_file(folder / LOCK, refuse, OUT_ELSEWHERE), monitor_work(display, "train", folder) as monitor:
+    with (
+        lock_file(folder / LOCK, refuse, OUT_ELSEWHERE),
+        monitor_work(display, "train", folder) as monitor,
+    ):
         base = request.base.folder(monitor.line)
         if not (folder / RESULT).is_file():
             for name, text in zip((TRAIN, HELD_OUT), examples.texts, strict=True):
@@ -92,7 +101,9 @@ def train(request: TrainRequest, examples: ExampleSplit, display: Display, comma
         replace_file(folder / MANIFEST, json_text(trained.json()))
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         if request.config.get("tracker") is not None:
-            load_registered("track_training")(request.config, lambda: _tracked_run(trained, folder, result), monitor)
+            load_registered("track_training")(
+                request.config, lambda: _tracked_run(trained, folder, result), monitor
+            )
     return folder
 
 
@@ -126,7 +137,9 @@ def _manifest(
 ) -> Trained:
     training, made_by, sources = request.training, origin(command), list_sources()
     weights = sorted(file for file in (folder / training.output).rglob("*") if file.is_file())
-    losses, held_out = ([value for _, value in result.series.get(name, ())] for name in ("loss", "held_out_loss"))
+    losses, held_out = (
+        [value for _, value in result.series.get(name, ())] for name in ("loss", "held_out_loss")
+    )
     tail = losses[-max(1, len(losses) // 10) :]
     return Trained(
         **{name: getattr(result, name) for name in TrainFigures.model_fields},
@@ -154,7 +167,9 @@ def _manifest(
             question_hashes=examples.question_hashes,
             text_hashes=examples.text_hashes,
             templates=examples.templates,
-            licences=tuple(f"{name}: {sources[name].license}" for name in examples.made_of if name in sources),
+            licences=tuple(
+                f"{name}: {sources[name].license}" for name in examples.made_of if name in sources
+            ),
         ),
         seed=training.seed,
         precision=training.precision,
@@ -173,12 +188,20 @@ def _manifest(
 def _tracked_run(trained: Trained, folder: Path, result: TrainResult) -> TrackedRun:
     parameters = {key: str(value) for key, value, _ in trained.settings}
     files = tuple(file for name in TRACKED if (file := folder / name).is_file())
-    figures = {name: getattr(trained, name) for name in ("steps", "tokens", "seconds", "peak_memory", "trainable")}
+    figures = {
+        name: getattr(trained, name)
+        for name in ("steps", "tokens", "seconds", "peak_memory", "trainable")
+    }
     figures |= {f"loss_{name}": value for name, value in trained.losses}
     for name, score in trained.measured.items():
-        figures |= {f"{name.replace(' ', '_')}_{part}": getattr(score, part) for part in ("mean", "low", "high")}
+        figures |= {
+            f"{name.replace(' ', '_')}_{part}": getattr(score, part)
+            for part in ("mean", "low", "high")
+        }
     defined = {name: float(value) for name, value in figures.items() if value is not None}
-    return TrackedRun(f"train/{trained.name}/{folder.name}", parameters, defined, files, result.series)
+    return TrackedRun(
+        f"train/{trained.name}/{folder.name}", parameters, defined, files, result.series
+    )
 
 
 def evaluate(folder: Path, split: ExampleSplit) -> tuple[dict[str, Estimate], dict[str, float]]:
@@ -187,14 +210,26 @@ def evaluate(folder: Path, split: ExampleSplit) -> tuple[dict[str, Estimate], di
     These are token F1, and for SAFE's verdicts the accuracy of labels. The baseline is the most frequent label only.
     """
     texts = {example.id: example for example in split.held_out if isinstance(example, TextExample)}
-    replies = [(line["reply"], texts[line["id"]]) for _, line in read_lines(folder / REPLIES) if line["id"] in texts]
+    replies = [
+        (line["reply"], texts[line["id"]])
+        for _, line in read_lines(folder / REPLIES)
+        if line["id"] in texts
+    ]
     if not replies:
         return {}, {}
-    figures = {"token F1": estimate([token_f1(reply, example.completion) for reply, example in replies])}
+    figures = {
+        "token F1": estimate([token_f1(reply, example.completion) for reply, example in replies])
+    }
     if not read_verdict(replies[0][1].completion):
         return figures, {}
     verdicts = [(read_verdict(reply), example.label) for reply, example in replies]
-    right = [float(verdict is not None and verdict.error_type == label) for verdict, label in verdicts]
-    label = Counter(example.label for example in split.train if isinstance(example, TextExample)).most_common(1)[0][0]
+    right = [
+        float(verdict is not None and verdict.error_type == label) for verdict, label in verdicts
+    ]
+    label = Counter(
+        example.label for example in split.train if isinstance(example, TextExample)
+    ).most_common(1)[0][0]
     share = fmean(float(example.label == label) for _, example in replies)
-    return {**figures, "label accuracy": estimate(right)}, {f"label accuracy, {label} only": 100 * share}
+    return {**figures, "label accuracy": estimate(right)}, {
+        f"label accuracy, {label} only": 100 * share
+    }

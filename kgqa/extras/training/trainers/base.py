@@ -62,15 +62,24 @@ class Trainer(ABC):
         ),
     ] = "roberta_base"
     collect: Annotated[
-        str | None, Setting("Recipe of kgqa collect that makes the examples.", paper="supplement 8.1")
+        str | None,
+        Setting("Recipe of kgqa collect that makes the examples.", paper="supplement 8.1"),
     ] = "dpr"
     examples: Annotated[
         int | str | None,
-        Setting("Number of examples, folder of kgqa collect, or file of texts (default: all collected examples)."),
+        Setting(
+            "Number of examples, folder of kgqa collect, or file of texts (default: all collected examples)."
+        ),
     ] = None
-    eval_fraction: Annotated[NotNegative, Setting("Share of questions for evaluation.", ours="our choice")] = 0.1
-    epochs: Annotated[Positive, Setting("Passes over the examples.", paper="supplement 8.2, Table 4")] = 2
-    max_steps: Annotated[Count | None, Setting("Maximum number of optimizer steps, instead of epochs.")] = None
+    eval_fraction: Annotated[
+        NotNegative, Setting("Share of questions for evaluation.", ours="our choice")
+    ] = 0.1
+    epochs: Annotated[
+        Positive, Setting("Passes over the examples.", paper="supplement 8.2, Table 4")
+    ] = 2
+    max_steps: Annotated[
+        Count | None, Setting("Maximum number of optimizer steps, instead of epochs.")
+    ] = None
     batch_size: Annotated[
         Count,
         Setting(
@@ -78,27 +87,38 @@ class Trainer(ABC):
             paper="Table 4: of 128, 256, 512",
         ),
     ] = 64
-    batch_per_device: Annotated[Count, Setting("Examples per device in one pass: the complete batch.")] = field(
-        kw_only=True
-    )
-    learning_rate: Annotated[Positive, Setting("Peak learning rate.", paper="supplement 8.2, Table 4")] = 0.0001
+    batch_per_device: Annotated[
+        Count, Setting("Examples per device in one pass: the complete batch.")
+    ] = field(kw_only=True)
+    learning_rate: Annotated[
+        Positive, Setting("Peak learning rate.", paper="supplement 8.2, Table 4")
+    ] = 0.0001
     lr_scheduler: Annotated[
-        Literal["cosine", "linear", "constant"], Setting("Learning rate schedule.", code="released code")
+        Literal["cosine", "linear", "constant"],
+        Setting("Learning rate schedule.", code="released code"),
     ] = "cosine"
-    warmup: Annotated[NotNegative, Setting("Steps with a rising learning rate.", paper="supplement 8.2, Table 4")] = (
-        0.03
-    )
-    weight_decay: Annotated[NotNegative, Setting("Weight decay of AdamW.", code="released code")] = 0.0
+    warmup: Annotated[
+        NotNegative, Setting("Steps with a rising learning rate.", paper="supplement 8.2, Table 4")
+    ] = 0.03
+    weight_decay: Annotated[
+        NotNegative, Setting("Weight decay of AdamW.", code="released code")
+    ] = 0.0
     clip: Annotated[
-        NotNegative, Setting("Maximum norm of the gradients. 0: no clipping.", paper="supplement 8.2, Table 4")
+        NotNegative,
+        Setting("Maximum norm of the gradients. 0: no clipping.", paper="supplement 8.2, Table 4"),
     ] = 1.0
     precision: Annotated[
-        Literal["bfloat16", "float32"], Setting("Number type of the computation.", ours="our choice")
+        Literal["bfloat16", "float32"],
+        Setting("Number type of the computation.", ours="our choice"),
     ] = "bfloat16"
     seed: Annotated[int, Setting("Random seed.", ours="our choice")] = 0
-    processes: Annotated[Count, Setting("Number of processes. It must be 1, because the batch is one softmax.")] = 1
+    processes: Annotated[
+        Count, Setting("Number of processes. It must be 1, because the batch is one softmax.")
+    ] = 1
     device: Annotated[Literal["auto", "cpu"], Setting("auto | cpu | cuda.")] = "auto"
-    save_minutes: Annotated[NotNegative, Setting("Minutes between checkpoints.", ours="our choice")] = 10
+    save_minutes: Annotated[
+        NotNegative, Setting("Minutes between checkpoints.", ours="our choice")
+    ] = 10
 
     title: ClassVar[str]  # for headings: "LoRA adapter"
     # the folder of the weights: adapter, model or encoder
@@ -205,7 +225,11 @@ class Trainer(ABC):
 
     def passes(self, examples: int) -> float:
         """Return how often each example is seen."""
-        return self.max_steps * self.batch_size / examples if self.max_steps and examples else self.epochs
+        return (
+            self.max_steps * self.batch_size / examples
+            if self.max_steps and examples
+            else self.epochs
+        )
 
 
 @dataclass(frozen=True)
@@ -225,18 +249,19 @@ class TextTrainer(Trainer):
             ours="our choice",
         ),
     ] = False
-    activation_checkpointing: Annotated[bool, Setting("Recompute activations to save memory.", ours="our choice")] = (
-        True
-    )
-    group_by_length: Annotated[bool, Setting("Put examples of similar length into one batch.", ours="our choice")] = (
-        True
-    )
+    activation_checkpointing: Annotated[
+        bool, Setting("Recompute activations to save memory.", ours="our choice")
+    ] = True
+    group_by_length: Annotated[
+        bool, Setting("Put examples of similar length into one batch.", ours="our choice")
+    ] = True
     replies: Annotated[
-        Natural, Setting("Held-out prompts that the model answers after training.", ours="our choice")
+        Natural,
+        Setting("Held-out prompts that the model answers after training.", ours="our choice"),
     ] = 60
-    reply_tokens: Annotated[Count, Setting("Maximum tokens of these answers.", other="method.max_evidence_tokens")] = (
-        256
-    )
+    reply_tokens: Annotated[
+        Count, Setting("Maximum tokens of these answers.", other="method.max_evidence_tokens")
+    ] = 256
 
     def arguments(self, task: TrainTask, rows: Rows, held_out: Rows) -> dict[str, Any]:
         return {

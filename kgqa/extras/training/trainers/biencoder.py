@@ -41,13 +41,23 @@ class BiEncoderTraining(Trainer):
             other="null keeps the base's own pooling",
         ),
     ] = 768
-    max_question: Annotated[Count, Setting("Maximum tokens of a question.", code="released code")] = 70
+    max_question: Annotated[
+        Count, Setting("Maximum tokens of a question.", code="released code")
+    ] = 70
     max_follow_up: Annotated[
         Count,
-        Setting("Maximum tokens of question and first fact.", code="released code", paper="Table 4: of 128, 256, 350"),
+        Setting(
+            "Maximum tokens of question and first fact.",
+            code="released code",
+            paper="Table 4: of 128, 256, 350",
+        ),
     ] = 350
-    max_passage: Annotated[Count, Setting("Maximum tokens of a passage.", code="released code")] = 300
-    negatives: Annotated[Natural, Setting("Negative passages per example.", code="released code")] = 1
+    max_passage: Annotated[Count, Setting("Maximum tokens of a passage.", code="released code")] = (
+        300
+    )
+    negatives: Annotated[
+        Natural, Setting("Negative passages per example.", code="released code")
+    ] = 1
     scale: Annotated[
         Positive | None,
         Setting(
@@ -74,12 +84,20 @@ class BiEncoderTraining(Trainer):
 
         def shorten(text: str, limit: int) -> tuple[str, int]:
             """Return the text within the limit, and its number of tokens."""
-            encoded = tokenizer(text, truncation=True, max_length=limit, return_offsets_mapping=True)
-            return text[: max(end for _, end in encoded["offset_mapping"])], len(encoded["input_ids"])
+            encoded = tokenizer(
+                text, truncation=True, max_length=limit, return_offsets_mapping=True
+            )
+            return text[: max(end for _, end in encoded["offset_mapping"])], len(
+                encoded["input_ids"]
+            )
 
         is_later = example.hop is not None and example.hop > 1
-        anchor, size = shorten(example.anchor, self.max_follow_up if is_later else self.max_question)
-        passages = [shorten(text, self.max_passage) for text in (example.positive, *example.negatives)]
+        anchor, size = shorten(
+            example.anchor, self.max_follow_up if is_later else self.max_question
+        )
+        passages = [
+            shorten(text, self.max_passage) for text in (example.positive, *example.negatives)
+        ]
         positive, *negatives = (text for text, _ in passages)
         row = {"hop": example.hop, "anchor": anchor, "positive": positive, "negatives": negatives}
         return row, size + sum(count for _, count in passages[: 1 + self.negatives]), False
@@ -89,7 +107,10 @@ class BiEncoderTraining(Trainer):
 
         Raises ConfigError: the base is not an encoder, or there are several processes.
         """
-        from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+        from sentence_transformers import (
+            SentenceTransformerTrainer,
+            SentenceTransformerTrainingArguments,
+        )
         from sentence_transformers.losses import CachedMultipleNegativesRankingLoss
         from sentence_transformers.training_args import BatchSamplers
 
@@ -124,7 +145,9 @@ class BiEncoderTraining(Trainer):
             columns = {f"negative {number}": text for number, text in enumerate(negatives, 1)}
             line = {"anchor": row["anchor"], "positive": row["positive"], **columns}
             by_shape[f"hop {row['hop']}, {len(negatives)} negatives"].append(line)
-        return DatasetDict({name: Dataset.from_list(lines) for name, lines in sorted(by_shape.items())})
+        return DatasetDict(
+            {name: Dataset.from_list(lines) for name, lines in sorted(by_shape.items())}
+        )
 
     def _load_base(self, folder: Path, device: Any) -> Any:
         import torch
@@ -134,14 +157,20 @@ class BiEncoderTraining(Trainer):
         torch.manual_seed(self.seed)
         try:
             if self.dimension is None:
-                return SentenceTransformer(str(folder), device=str(device), local_files_only=True).float()
+                return SentenceTransformer(
+                    str(folder), device=str(device), local_files_only=True
+                ).float()
             words = Transformer(str(folder), max_seq_length=self.max_follow_up)
             width = words.get_word_embedding_dimension()
             dense = Dense(width, self.dimension, activation_function=torch.nn.Identity())
             modules = [words, Pooling(width, pooling_mode="cls"), dense, LayerNorm(self.dimension)]
-            network = SentenceTransformer(modules=modules, device=str(device), similarity_fn_name="dot")
+            network = SentenceTransformer(
+                modules=modules, device=str(device), similarity_fn_name="dot"
+            )
         except (OSError, ValueError, KeyError) as error:
-            raise ConfigError(f"train.base={self.base}: {folder}: not an encoder: {error}") from error
+            raise ConfigError(
+                f"train.base={self.base}: {folder}: not an encoder: {error}"
+            ) from error
         return network.float()
 
     def save(self, trainer: Any, task: TrainTask, folder: Path) -> None:

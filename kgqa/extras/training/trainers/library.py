@@ -39,10 +39,16 @@ def load_tokenizer(base: Path, *, is_encoder: bool = False) -> Any:
 
 def last_checkpoint(folder: Path) -> str | None:
     """Return the newest complete checkpoint, and remove newer ones that a crash left incomplete."""
-    steps = {int(digits): path for path in folder.glob("checkpoint-*") if (digits := path.name[11:]).isdigit()}
+    steps = {
+        int(digits): path
+        for path in folder.glob("checkpoint-*")
+        if (digits := path.name[11:]).isdigit()
+    }
     for _, checkpoint in sorted(steps.items(), reverse=True):
         with suppress(OSError, ValueError):
-            json.loads((checkpoint / "trainer_state.json").read_bytes())  # the library writes it last
+            json.loads(
+                (checkpoint / "trainer_state.json").read_bytes()
+            )  # the library writes it last
             return str(checkpoint)
         shutil.rmtree(checkpoint, ignore_errors=True)
     return None
@@ -58,7 +64,9 @@ class Progress(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         del args, control
         # the seconds before the last interruption count
-        self._started -= next((line["seconds"] for line in reversed(state.log_history) if "seconds" in line), 0.0)
+        self._started -= next(
+            (line["seconds"] for line in reversed(state.log_history) if "seconds" in line), 0.0
+        )
         self._emit(TrainEvent(event="begin", step=state.global_step, steps=state.max_steps))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:
@@ -74,7 +82,9 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         state.log_history[-1]["seconds"] = round(time.monotonic() - self._started, 2)
         self._emit(TrainEvent(event="step", step=state.global_step, loss=loss))
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **_: Any) -> None:
+    def on_evaluate(
+        self, args: Any, state: Any, control: Any, metrics: dict[str, float], **_: Any
+    ) -> None:
         del args, control
         self._emit(TrainEvent(event="evaluation", step=state.global_step, loss=mean_loss(metrics)))
 
@@ -101,7 +111,11 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
 def mean_loss(metrics: dict[str, float]) -> float | None:
     """Return the mean loss of the held-out sets. None: nothing is held out."""
-    losses = [float(value) for name, value in metrics.items() if name.startswith("eval_") and name.endswith("loss")]
+    losses = [
+        float(value)
+        for name, value in metrics.items()
+        if name.startswith("eval_") and name.endswith("loss")
+    ]
     return sum(losses) / len(losses) if losses else None
 
 
@@ -120,7 +134,9 @@ def series(history: Sequence[dict[str, Any]]) -> dict[str, tuple[tuple[int, floa
     return {name: tuple(by_step.items()) for name, by_step in values.items()}
 
 
-def generate_replies(network: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], max_tokens: int) -> list[str]:
+def generate_replies(
+    network: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], max_tokens: int
+) -> list[str]:
     """Return the most likely reply to each prompt."""
     network.eval()
     replies: list[str] = []

@@ -29,18 +29,25 @@ class LoraTraining(TextTrainer):
     """
 
     lora_r: Annotated[Count, Setting("Rank of the adapter.", code="released code")] = 8
-    lora_alpha: Annotated[Count, Setting("Scale of the adapter: lora_alpha / lora_r.", code="released code")] = 16
+    lora_alpha: Annotated[
+        Count, Setting("Scale of the adapter: lora_alpha / lora_r.", code="released code")
+    ] = 16
     dropout: Annotated[Share, Setting("Dropout of the adapter.", code="released code")] = 0.05
-    target_modules: Annotated[tuple[str, ...], Setting("Modules with an adapter.", code="only q and v")] = (
-        "all-linear",
+    target_modules: Annotated[
+        tuple[str, ...], Setting("Modules with an adapter.", code="only q and v")
+    ] = ("all-linear",)
+    quantization: Annotated[
+        Literal["none", "nf4"], Setting("Base weights: none | nf4 (QLoRA).", paper="§4: LoRA")
+    ] = "none"
+    double_quantization: Annotated[bool, Setting("Quantize the scales of nf4 weights, too.")] = (
+        False
     )
-    quantization: Annotated[Literal["none", "nf4"], Setting("Base weights: none | nf4 (QLoRA).", paper="§4: LoRA")] = (
-        "none"
-    )
-    double_quantization: Annotated[bool, Setting("Quantize the scales of nf4 weights, too.")] = False
-    max_length: Annotated[Count, Setting("Maximum tokens of an example.", ours="the released code has 256")] = 8192
+    max_length: Annotated[
+        Count, Setting("Maximum tokens of an example.", ours="the released code has 256")
+    ] = 8192
     loss_on: Annotated[
-        Literal["target", "all"], Setting("Tokens with a loss: target | all, as in experiment=kgp_llama_released.")
+        Literal["target", "all"],
+        Setting("Tokens with a loss: target | all, as in experiment=kgp_llama_released."),
     ] = "target"
 
     title: ClassVar[str] = "LoRA adapter"
@@ -49,7 +56,11 @@ class LoraTraining(TextTrainer):
     @property
     def packages(self) -> tuple[str, tuple[str, ...]]:
         modules = (*MODULES, "peft", "trl")
-        return ("train", modules) if self.quantization == "none" else ("train,quantization", (*modules, "bitsandbytes"))
+        return (
+            ("train", modules)
+            if self.quantization == "none"
+            else ("train,quantization", (*modules, "bitsandbytes"))
+        )
 
     @property
     def longest(self) -> int:
@@ -81,12 +92,16 @@ class LoraTraining(TextTrainer):
         )  # fmt: skip
         network = self._load_base(Path(task.base), args.device)
         try:
-            return SFTTrainer(model=network, args=args, peft_config=adapter, **self.datasets(task, rows, held_out))
+            return SFTTrainer(
+                model=network, args=args, peft_config=adapter, **self.datasets(task, rows, held_out)
+            )
         except ValueError as error:
             if "Target modules" not in str(error):
                 raise
             names = ",".join(self.target_modules)
-            raise ConfigError(f"train.target_modules={names}: the base has no such layer: {error}") from error
+            raise ConfigError(
+                f"train.target_modules={names}: the base has no such layer: {error}"
+            ) from error
 
     def _load_base(self, folder: Path, device: Any) -> Any:
         import torch
@@ -105,9 +120,13 @@ class LoraTraining(TextTrainer):
                 bnb_4bit_quant_storage=dtype,
             )
         try:
-            network = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, **settings)
+            network = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, local_files_only=True, **settings
+            )
         except (OSError, ValueError, KeyError) as error:
-            raise ConfigError(f"train.base={self.base}: {folder}: not a causal model: {error}") from error
+            raise ConfigError(
+                f"train.base={self.base}: {folder}: not a causal model: {error}"
+            ) from error
         keep_four_bits(network)
         network.config.use_cache = False
         return network

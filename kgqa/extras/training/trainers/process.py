@@ -153,8 +153,23 @@ def command(settings: Path, processes: int) -> list[str]:
     if processes == 1:
         return [sys.executable, *worker]
     # --multi_gpu starts plain processes, with or without GPUs; accelerate's --cpu needs MPI
-    launcher = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(processes)]
-    own = ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
+    launcher = [
+        "-m",
+        "accelerate.commands.launch",
+        "--multi_gpu",
+        "--num_processes",
+        str(processes),
+    ]
+    own = [
+        "--num_machines",
+        "1",
+        "--mixed_precision",
+        "no",
+        "--dynamo_backend",
+        "no",
+        "--main_process_port",
+        "0",
+    ]
     return [sys.executable, *launcher, *own, *worker]
 
 
@@ -164,7 +179,9 @@ def environment(processes: int, inherited: Mapping[str, str]) -> dict[str, str]:
     if processes == 1:
         own["CUDA_VISIBLE_DEVICES"] = inherited.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
     else:
-        own["OMP_NUM_THREADS"] = inherited.get("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+        own["OMP_NUM_THREADS"] = inherited.get(
+            "OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes))
+        )
         # all on one machine: gloo would look up its name and use that address
         if sys.platform == "linux":
             own["GLOO_SOCKET_IFNAME"] = inherited.get("GLOO_SOCKET_IFNAME", "lo")
@@ -189,5 +206,9 @@ def check_exit(code: int, error: str, log: Path) -> None:
     if code:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         killed = ", perhaps killed because memory was short" if code == -signal.SIGKILL else ""
-        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["no message"]
-        raise EngineDied(f"the trainer crashed ({how}{killed}): {one_line(lines[-1])[:160]}. Its output is in {log}")
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [
+            "no message"
+        ]
+        raise EngineDied(
+            f"the trainer crashed ({how}{killed}): {one_line(lines[-1])[:160]}. Its output is in {log}"
+        )

@@ -62,9 +62,13 @@ class Seq2SeqTraining(TextTrainer):
         args = Seq2SeqTrainingArguments(**self.arguments(task, rows, held_out))
         try:
             # weights are float32 whatever the precision of the passes: bfloat16 would lose small steps
-            network = AutoModelForSeq2SeqLM.from_pretrained(task.base, dtype=torch.float32, local_files_only=True)
+            network = AutoModelForSeq2SeqLM.from_pretrained(
+                task.base, dtype=torch.float32, local_files_only=True
+            )
         except (OSError, ValueError, KeyError) as error:
-            raise ConfigError(f"train.base={self.base}: {task.base}: not an encoder-decoder model: {error}") from error
+            raise ConfigError(
+                f"train.base={self.base}: {task.base}: not an encoder-decoder model: {error}"
+            ) from error
         data = self.datasets(task, rows, held_out)
         collator = DataCollatorForSeq2Seq(data["processing_class"], network)
         return Seq2SeqTrainer(model=network, args=args, data_collator=collator, **data)
@@ -96,7 +100,11 @@ def copy_tokenizer(base: Path, folder: Path) -> None:
 
 def split_prompt(prompt: list[int], end: int, start: int) -> tuple[list[int], list[int]]:
     """Return what the encoder reads, with its end token, and what the reply starts with."""
-    seams = [location for location in range(len(prompt) - 1) if prompt[location : location + 2] == [end, start]]
+    seams = [
+        location
+        for location in range(len(prompt) - 1)
+        if prompt[location : location + 2] == [end, start]
+    ]
     if not seams:
         return [*prompt, *([] if prompt[-1:] == [end] else [end])], []
     return prompt[: seams[-1] + 1], prompt[seams[-1] + 2 :]

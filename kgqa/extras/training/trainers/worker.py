@@ -37,7 +37,9 @@ PACKAGES = (
     "torch", "transformers", "trl", "peft", "accelerate", "bitsandbytes", "sentence-transformers", "tokenizers",
 )  # fmt: skip
 # What torch and safetensors report for a full disk. None of it is an OSError.
-FULL_DISK = "PytorchStreamWriter|inline_container|file write failed|No space left|File too large|os error"
+FULL_DISK = (
+    "PytorchStreamWriter|inline_container|file write failed|No space left|File too large|os error"
+)
 OUT_OF_MEMORY = (
     "out of memory: lower train.batch_per_device or train.max_length, or set train.activation_checkpointing=true or "
     "train.quantization=nf4. The same command continues"
@@ -108,7 +110,9 @@ def train(task: TrainTask, recipe: Any, emit: Any) -> int:
     if trainer.args.process_index == 0:
         recipe.save(trainer, task, task.path / recipe.output)
         lines = zip(held_out.rows, recipe.reply(trainer, held_out), strict=False)
-        replace_file(task.path / REPLIES, jsonl_text({"id": row["id"], "reply": text} for row, text in lines))
+        replace_file(
+            task.path / REPLIES, jsonl_text({"id": row["id"], "reply": text} for row, text in lines)
+        )
         result = _result(trainer, rows, held_out)
         # last: it marks the training as finished
         replace_file(task.path / RESULT, json_text(result.json()))
@@ -127,16 +131,23 @@ def _result(trainer: Any, rows: Any, held_out: Any) -> TrainResult:
         with suppress(PackageNotFoundError):
             versions[package] = version(package)
     if trainer.args.device.type == "cuda":
-        device, memory = torch.cuda.get_device_name(trainer.args.device), torch.cuda.max_memory_allocated()
+        device, memory = (
+            torch.cuda.get_device_name(trainer.args.device),
+            torch.cuda.max_memory_allocated(),
+        )
         versions["cuda"] = torch.version.cuda or ""
     else:
         device = f"CPU {platform.machine()}, {torch.get_num_threads()} threads"
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+            1 if sys.platform == "darwin" else 1024
+        )
     return TrainResult(
         steps=state.global_step,
         epochs=round(state.epoch, 3),
         tokens=round(rows.tokens * state.epoch),
-        seconds=next((line["seconds"] for line in reversed(state.log_history) if "seconds" in line), 0),
+        seconds=next(
+            (line["seconds"] for line in reversed(state.log_history) if "seconds" in line), 0
+        ),
         peak_memory=memory,
         trainable=sum(each.numel() for each in parameters if each.requires_grad),
         parameters=sum(each.numel() for each in parameters),
