@@ -52,8 +52,10 @@ class RunFolder:
 
         self.path = path
         self._compressor = zstandard.ZstdCompressor(level=3)
-        # set after an error without paid calls: `close` removes a folder without answers
+        # set after an error without paid calls: `close` removes a new folder without answers
         self.is_worthless = False
+        # another one can contain files of the user
+        self._is_new = not path.is_dir() or not any(path.iterdir())
         with explain_storage_errors(path, OUT_ELSEWHERE), ExitStack() as opened:
             opened.enter_context(lock_folder(path, identity, "this run", "another run_name="))
             self._trace = opened.enter_context((path / PARTIAL_TRACE).open("wb"))
@@ -125,7 +127,8 @@ class RunFolder:
         with explain_storage_errors(self.path, OUT_ELSEWHERE):
             self._opened.close()
         names = (METRICS_FILE, PREDICTIONS, PARTIAL_PREDICTIONS)
-        if self.is_worthless and not any(has_content(self.path / name) for name in names):
+        has_answers = any(has_content(self.path / name) for name in names)
+        if self.is_worthless and self._is_new and not has_answers:
             remove_folder(self.path, outputs())
 
 

@@ -287,3 +287,20 @@ def test_ambiguous_name_is_rejected_by_every_command(
     assert main([*command.split(), "a"]) == 2
     message = "kgqa: a: matches several runs: demo/trace/small/ac, demo/trace/small/ab. Add more of the name.\n"
     assert capsys.readouterr().err == message
+
+
+@pytest.mark.parametrize(
+    ("files", "remain"), [([], False), (["thesis.txt"], True)], ids=["empty", "used"]
+)
+def test_failed_run_keeps_the_files_of_its_user(
+    tmp_path: Path, files: Sequence[str], *, remain: bool
+) -> None:
+    place = tmp_path / "mine"
+    place.mkdir()
+    for name in files:
+        (place / name).write_text("mine")
+    folder = RunFolder(place, {})
+    folder.is_worthless = True
+    folder.close()
+    assert place.exists() is remain
+    assert [name for name in files if not (place / name).exists()] == []
