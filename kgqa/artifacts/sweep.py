@@ -27,6 +27,8 @@ Status = Literal[
 ]
 # the key of a repetition
 REPEAT = "repeat"
+# the key of the sample of few-shot examples
+SET = "method.demonstration_set"
 _MISSING = "no such file, so this is not the folder of a sweep. Name outputs/sweeps/NAME."
 _REMEDY = "Remove it and run the sweep's command again."
 

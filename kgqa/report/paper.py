@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
 from kgqa.artifacts.run import SWEEP, FinishedRun
-from kgqa.artifacts.sweep import REPEAT, Cell, Sweep
+from kgqa.artifacts.sweep import REPEAT, SET, Cell, Sweep
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.report.columns import name_by_settings
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
@@ -24,8 +24,8 @@ from kgqa.util.text import pluralize
 BETTER, WORSE = "†", "‡"
 MEAN = "mean"
 DEFAULT_METRICS = ("em", "f1")
+# keys of commands, with those below them
 NOT_IN_ROWS = (
-    "method",
     "dataset",
     "limit",
     "sample",
@@ -33,7 +33,7 @@ NOT_IN_ROWS = (
     "output_dir",
     "sweep",
     REPEAT,
-)  # keys of commands
+)
 # scores without an entry in METRICS
 OTHERS = {"judge": "judge", "corrected": "corrected"}
 DATASETS = {
@@ -465,10 +465,12 @@ def _read_cells(cells: Sequence[Cell], axes: Mapping[str, object]) -> list[Entry
         groups.setdefault(key, []).append(cell)
     entries = []
     for first, *others in groups.values():
+        # sets of examples vary with the repeat
+        omitted = {"method", *([SET] if REPEAT in axes and SET not in axes else [])}
         values = {
             key: value
             for key, value in first.values.items()
-            if key.partition(".")[0] not in NOT_IN_ROWS
+            if key not in omitted and key.partition(".")[0] not in NOT_IN_ROWS
         }
         runs = [FinishedRun.read(cell.run) for cell in (first, *others) if cell.run]
         entries.append(Entry(runs[0], values, others=runs[1:]))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
-from kgqa.artifacts.sweep import REPEAT, Cell, Sweep, cell_file
+from kgqa.artifacts.sweep import REPEAT, SET, Cell, Sweep, cell_file
 from kgqa.cache.store import CallCache
 from kgqa.config.files import flatten, format_yaml, load_yaml
 from kgqa.config.overrides import override_values
@@ -31,8 +31,6 @@ from kgqa.util.places import call_cache
 
 # of a cell that needs no calls
 FINISHED = Estimated(0, 0, Range(), Range(), None)
-# the key of the sample of few-shot examples
-SET = "method.demonstration_set"
 # the groups that decide which engines a cell needs
 MODELS = ("model", "engine", "roles", "judge")
 

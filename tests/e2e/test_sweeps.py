@@ -113,6 +113,17 @@ def test_repeats_are_one_row_with_their_spread(kgqa: Kgqa) -> None:
     refused(kgqa("compare", "mine"), "repeats are not compared with each other")
 
 
+@pytest.mark.parametrize("repeats", [[], ["repeats=2"]], ids=["once", "repeated"])
+def test_paper_rows_differ_by_method_settings(kgqa: Kgqa, repeats: Sequence[str]) -> None:
+    command = ("run", "-m", "method=retrieve_read", "method.passages=1,2", "limit=2")
+    ran = kgqa(*command, *repeats, "sweep.name=mine", *QUICK)
+    table = kgqa("report", "mine", "--table", "paper", "--format", "csv")
+    assert table.code == 0
+    lines = (ran.folder / "table.csv").read_text().splitlines()[1:]
+    names = {line.partition(",")[0] for line in lines}
+    assert names == {"retrieve_read · passages 1", "retrieve_read · passages 2"}
+
+
 def test_sampled_repeats_have_pass_at_k(kgqa: Kgqa) -> None:
     ran = kgqa("run", "method=search_agent", "method.temperature=1", "repeats=2", "limit=3", *QUICK)
     assert re.search(r"\| EM \| [\d.]+ \| [\d.]+ [\d.]+ \| [\d.]+ [\d.]+ \|", ran.text("report.md"))
