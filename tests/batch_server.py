@@ -18,7 +18,10 @@ USAGE = {"prompt_tokens": 1000, "completion_tokens": 500}
 
 
 class BatchServer:
-    """is_open: whether batches end. paid: how often each request was in a batch. faults: statuses of requests."""
+    """is_open: whether batches end. paid: how often each request was in a batch. faults: statuses of requests.
+
+    failures: messages of the next batches, which the server does not start.
+    """
 
     def __init__(self) -> None:
         self.is_open = threading.Event()
@@ -27,6 +30,7 @@ class BatchServer:
         self.files: dict[str, str] = {}
         self.batches: dict[str, dict[str, Json]] = {}
         self.faults: list[int] = []
+        self.failures: list[str] = []
         self.direct = 0
 
     def submit(self, body: dict[str, Json]) -> dict[str, Json]:
@@ -57,11 +61,15 @@ class BatchServer:
             (rows if status == 200 else errors).append(json.dumps(row))
         self.files |= {f"{name}_out": "\n".join(rows), f"{name}_err": "\n".join(errors)}
         self.batches[name] = {"id": name, "metadata": body.get("metadata"), "status": "in_progress"}
+        if self.failures:
+            errors_of_batch = {"data": [{"message": self.failures.pop()}]}
+            self.batches[name] |= {"status": "failed", "errors": errors_of_batch}
         self.submitted.set()
         return self.batches[name]
 
     def describe(self, name: str) -> dict[str, Json]:
-        if not self.is_open.is_set():
+        is_failed = self.batches[name]["status"] == "failed"
+        if is_failed or not self.is_open.is_set():
             return self.batches[name]
         files = {
             "output_file_id": f"{name}_out",

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -39,6 +39,10 @@ class Outcome:
     content: Json
 
 
+class BatchFailed(EngineError):
+    """The vendor has rejected a batch as a whole, and has processed none of its requests."""
+
+
 class BatchApi(Protocol):
     """The Batch API of a vendor."""
 
@@ -51,7 +55,11 @@ class BatchApi(Protocol):
         ...
 
     async def fetch(self, batch: str) -> Mapping[str, Outcome] | None:
-        """Return the outcomes of a batch by the ids of requests, or None while it is in progress."""
+        """Return the outcomes of a batch by the ids of requests, or None while it is in progress.
+
+        Raises:
+            BatchFailed: there are no outcomes, and there will be none.
+        """
         ...
 
 
@@ -160,12 +168,23 @@ class BatchQueue:
                 name for name in requests if name in known and known[name].name in waves
             )
             new = {name: request for name, request in requests.items() if name not in old}
-            running = [self._wait(wave, wave.ids & old) for wave in waves.values()]
+            running = [
+                self._finish(self._wait(wave, wave.ids & old), wave.ids & old)
+                for wave in waves.values()
+            ]
             if new:
-                running.append(self._submit(new))
+                running.append(self._finish(self._submit(new), new))
             await asyncio.gather(*running)
         except Exception as error:  # noqa: BLE001 - each request of the wave fails with it
             for name in requests:
+                self._settle(name, error)
+
+    async def _finish(self, batch: Awaitable[None], ids: Iterable[str]) -> None:
+        """Wait for a batch. If it fails, only its own requests fail."""
+        try:
+            await batch
+        except Exception as error:  # noqa: BLE001 - each request of the batch fails with it
+            for name in ids:
                 self._settle(name, error)
 
     async def _submit(self, requests: dict[str, Json]) -> None:
@@ -186,6 +205,10 @@ class BatchQueue:
         try:
             while (outcomes := await self.api.fetch(wave.batch)) is None:
                 await asyncio.sleep(POLL)
+        except BatchFailed:
+            # the next run submits them again
+            self.notes.add(wave, failed=sorted(ids))
+            raise
         finally:
             self._open.pop(label)
             remove_wait(self.describe)

@@ -125,6 +125,31 @@ def test_failed_request_is_sent_again(server: Server) -> None:
     assert isinstance(replies[failed - 1], Completion)
 
 
+def test_failed_batch_is_sent_again(server: Server) -> None:
+    address, state = server
+    state.is_open.set()
+    state.failures = ["Enqueued token limit reached"]
+    errors = ask_in_batches(address)
+    assert all("Enqueued token limit reached" in str(error) for error in errors)
+    assert texts(ask_in_batches(address)) == REPLIES
+    assert len(state.batches) == 2
+
+
+def test_failed_batch_fails_only_its_calls(server: Server) -> None:
+    drop_after_submit(server)
+    address, state = server
+    state.failures = ["Enqueued token limit reached"]
+    opened = engine(base_url=address, batch=True, batch_wait=0.05)
+    replies = SimpleQueue[Any]()
+    for call in [*CALLS, write("question 5")]:
+        opened.submit(call, replies.put)
+    assert isinstance(replies.get(timeout=30), EngineError)
+    state.is_open.set()
+    others = [replies.get(timeout=30) for _ in CALLS]
+    opened.close()
+    assert sorted(texts(others)) == REPLIES
+
+
 def test_rejected_key_is_left_out_of_the_next_batch(server: Server) -> None:
     address, state = server
     state.is_open.set()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from kgqa.engines.batches import WAIT, BatchNotes, BatchQueue, Outcome
+from kgqa.engines.batches import WAIT, BatchFailed, BatchNotes, BatchQueue, Outcome
 from kgqa.engines.openai.transport import Failure, Transport
 from kgqa.errors import ConfigError, EngineError, ServerLost
 from kgqa.types import Json
@@ -112,7 +112,7 @@ class OpenAIBatches:
                 outcomes |= dict(_read_line(line) for line in content.splitlines() if line.strip())
         if state["status"] == "failed" and not outcomes:
             errors = (state.get("errors") or {}).get("data") or [{}]
-            raise EngineError(
+            raise BatchFailed(
                 f"batch {batch} failed: {errors[0].get('message', 'no reason given')}"
             )
         return outcomes
