@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import time
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from kgqa.errors import EngineError
 from kgqa.types import Json
@@ -97,15 +98,19 @@ class BatchNotes:
     def add(self, wave: Wave, **event: Json) -> None:
         """Append an event of a wave, on the disk before it returns."""
         ensure_dir(self.file.parent)
-        with self.file.open("ab") as file:
-            file.write(encode_json({"wave": wave.name, **event}) + b"\n")
+        with self.file.open("a+b") as file:
+            # a kill can have cut the last line
+            is_cut = file.tell() > 0 and _read_last_byte(file) != b"\n"
+            line = encode_json({"wave": wave.name, **event}) + b"\n"
+            file.write(b"\n" + line if is_cut else line)
+            file.flush()
+            os.fsync(file.fileno())
 
     def _read_lines(self) -> list[Json]:
         if not self.file.is_file():
             return []
-        # a kill can cut the last line
-        lines = self.file.read_bytes().split(b"\n")[:-1]
-        return [json.loads(line) for line in lines if line]
+        lines = self.file.read_bytes().splitlines()
+        return [event for line in lines if (event := _read_event(line))]
 
 
 @dataclass
@@ -232,3 +237,17 @@ class BatchQueue:
             future.set_exception(outcome)
         else:
             future.set_result(outcome)
+
+
+def _read_last_byte(file: BinaryIO) -> bytes:
+    file.seek(-1, os.SEEK_END)
+    return file.read(1)
+
+
+def _read_event(line: bytes) -> dict[str, Json]:
+    """Return an event, or {} for a line that a kill has cut."""
+    try:
+        event: dict[str, Json] = json.loads(line)
+    except ValueError:
+        return {}
+    return event

@@ -150,6 +150,18 @@ def test_failed_batch_fails_only_its_calls(server: Server) -> None:
     assert sorted(texts(others)) == REPLIES
 
 
+def test_notes_after_a_cut_line_are_read(server: Server, tmp_path: Path) -> None:
+    drop_after_submit(server)
+    address, state = server
+    with notes(tmp_path).open("ab") as file:
+        file.write(b'{"wave": "')
+    state.is_open.set()
+    more = write("question 5")
+    assert texts(ask_in_batches(address, [more])) == ["re: question 5"]
+    assert texts(ask_in_batches(address, [*CALLS, more])) == [*REPLIES, "re: question 5"]
+    assert (len(state.batches), set(state.paid.values())) == (2, {1})
+
+
 def test_rejected_key_is_left_out_of_the_next_batch(server: Server) -> None:
     address, state = server
     state.is_open.set()
