@@ -205,6 +205,11 @@ def test_prefill_is_flagged(claude: ClaudeServer, prefill: str) -> None:
     assert claude.requests[0]["messages"][-1]["role"] == "user"
 
 
+def test_choices_have_the_time_of_their_call(gemini: GeminiServer) -> None:
+    [reply] = ask_vendor(gemini, [choose("Which?", 3)])
+    assert reply.usage.seconds > 0
+
+
 @pytest.mark.parametrize("vendor", ["claude", "gemini"])
 def test_logprobs_are_rejected(vendor: str, request: pytest.FixtureRequest) -> None:
     server = request.getfixturevalue(vendor)
@@ -274,6 +279,12 @@ def test_wave_of_claude_is_one_batch(claude: ClaudeServer) -> None:
     claude.is_open.set()
     assert texts(ask_vendor(claude, CALLS, batch=True, batch_wait=0.05)) == REPLIES
     assert (len(claude.batches), claude.requests) == (1, [])
+
+
+def test_wait_for_a_batch_is_not_the_time_of_a_call(claude: ClaudeServer) -> None:
+    claude.is_open.set()
+    [reply] = ask_vendor(claude, CALLS[:1], batch=True, batch_wait=0.05)
+    assert reply.usage.seconds == 0
 
 
 @pytest.mark.parametrize("is_noted", [True, False], ids=["noted", "killed before the note"])

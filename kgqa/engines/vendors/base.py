@@ -188,19 +188,13 @@ class VendorEngine(BaseEngine):
     async def _reply(self, call: ModelCall) -> Completion | Choice:
         if isinstance(call, Choose):
             parsed = Generate(call.prompt, PARSED_TOKENS, role=call.role)
-            reply = await self.send(parsed)
-            flags = self._flag(parsed, reply)
-            return choose_parsed(
-                call.options, Response(replace(reply, flags=flags)), ChoiceCosts(), thinks=False
-            )
+            reply = await self._measure(parsed)
+            return choose_parsed(call.options, Response(reply), ChoiceCosts(), thinks=False)
         if call.logprobs is not None:
             raise EngineError(
                 "logprobs: this vendor does not list log-probabilities. Use another engine"
             )
-        started = time.perf_counter()
-        reply = await self.send(call)
-        usage = replace(reply.usage, seconds=time.perf_counter() - started)
-        reply = read_reply(call, replace(reply, usage=usage, flags=self._flag(call, reply)))
+        reply = read_reply(call, await self._measure(call))
         text, stop = call.split_at_stop(reply.text)
         prefill = call.prompt.prefill
         if prefill and text.lstrip().startswith(prefill):
@@ -210,6 +204,14 @@ class VendorEngine(BaseEngine):
             if stop
             else replace(reply, text=text)
         )
+
+    async def _measure(self, call: Generate) -> Completion:
+        """Return the reply to a call with its seconds, which are unknown in a batch, and its flags."""
+        started = time.perf_counter()
+        reply = await self.send(call)
+        seconds = 0.0 if self.sends_batches else time.perf_counter() - started
+        usage = replace(reply.usage, seconds=seconds)
+        return replace(reply, usage=usage, flags=self._flag(call, reply))
 
     def _flag(self, call: Generate, reply: Completion) -> tuple[str, ...]:
         """Return the flags of a reply, with those for what the vendor does not support."""
