@@ -205,6 +205,20 @@ def test_prefill_is_flagged(claude: ClaudeServer, prefill: str) -> None:
     assert claude.requests[0]["messages"][-1]["role"] == "user"
 
 
+@pytest.mark.parametrize("vendor", ["anthropic", "gemini"])
+def test_agents_write_their_own_reasoning(vendor: str) -> None:
+    """As `Generate.thoughts` says: the model ignores model.thinking."""
+    reasoning = open_engine(vendor, replace(MODEL, thinking=2048))
+    call = write("Who?", thoughts="keep", stop=("</search>",))
+    assert reasoning.write_request(call) == open_engine(vendor).write_request(call)
+
+
+def test_reasoning_that_is_left_out_is_flagged(claude: ClaudeServer) -> None:
+    model = replace(MODEL, thinking=2048)
+    [reply] = ask_vendor(claude, [write("Who?", thoughts="keep")], model=model)
+    assert "no_thinking" in reply.flags
+
+
 def test_choices_have_the_time_of_their_call(gemini: GeminiServer) -> None:
     [reply] = ask_vendor(gemini, [choose("Which?", 3)])
     assert reply.usage.seconds > 0

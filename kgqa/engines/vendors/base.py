@@ -23,7 +23,7 @@ from kgqa.engines.openai.option_logprobs import PARSED_TOKENS, ChoiceCosts, choo
 from kgqa.engines.openai.requests import build_chat, too_long
 from kgqa.engines.openai.responses import Response
 from kgqa.engines.openai.transport import BUSY, Refused
-from kgqa.engines.thinking import Thinking, read_reply
+from kgqa.engines.thinking import NO_THINKING, Thinking, read_reply
 from kgqa.errors import (
     BudgetSpent,
     ConfigError,
@@ -131,6 +131,10 @@ class VendorEngine(BaseEngine):
             for each in build_chat(call.prompt, "hosted")["messages"]
         )
 
+    def find_thinking(self, call: Generate) -> Thinking:
+        """Return the reasoning before the reply. There is none if the call keeps what the model writes."""
+        return NO_THINKING if call.thoughts == "keep" else self._thinking
+
     def count_tokens(self, text: str) -> int:
         return estimate_tokens(text)
 
@@ -219,6 +223,7 @@ class VendorEngine(BaseEngine):
             "no_prefill": bool(call.prompt.prefill) and not call.prompt.has_transcript,
             "transcript_as_message": call.prompt.has_transcript,
             "as_chat": call.prompt.form == "completion",
+            "no_thinking": self._thinking != self.find_thinking(call),
         }
         return (*reply.flags, *(flag for flag, is_set in flags.items() if is_set))
 

@@ -108,29 +108,30 @@ class Anthropic(VendorEngine):
 
     def write_request(self, call: Generate) -> dict[str, Json]:
         """Return the request for a call."""
+        thinking = self.find_thinking(call)
         messages = build_chat(call.prompt, "hosted")["messages"]
         system = "\n\n".join(each["content"] for each in messages if each["role"] == "system")
         body: dict[str, Json] = {
             "model": self._name,
-            "max_tokens": call.max_tokens + self._thinking.budget,
+            "max_tokens": call.max_tokens + thinking.budget,
             "messages": list(_write_messages(messages)),
         }
         if system:
             body["system"] = system
-        if call.stop and not self._thinking.budget:
+        if call.stop and not thinking.budget:
             # the API rejects strings of spaces
             body["stop_sequences"] = [stop for stop in call.stop if stop.strip()]
         output: dict[str, Json] = {}
         if call.schema is not None and bound_schema(call.schema) is not None:
             output["format"] = {"type": "json_schema", "schema": json.loads(call.schema)}
-        if self._thinking.effort:
-            output["effort"] = self._thinking.effort
+        if thinking.effort:
+            output["effort"] = thinking.effort
             body["thinking"] = {"type": "adaptive"}
-        elif self._thinking.budget:
-            body["max_tokens"] = call.max_tokens + max(LEAST_BUDGET, self._thinking.budget)
+        elif thinking.budget:
+            body["max_tokens"] = call.max_tokens + max(LEAST_BUDGET, thinking.budget)
             body["thinking"] = {
                 "type": "enabled",
-                "budget_tokens": max(LEAST_BUDGET, self._thinking.budget),
+                "budget_tokens": max(LEAST_BUDGET, thinking.budget),
             }
         elif self.thinking_off == "disabled":
             body["thinking"] = {"type": "disabled"}

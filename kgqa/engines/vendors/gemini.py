@@ -65,10 +65,11 @@ class Gemini(VendorEngine):
 
     def write_request(self, call: Generate) -> dict[str, Json]:
         """Return the request for a call."""
+        thinking = self.find_thinking(call)
         messages = build_chat(call.prompt, "hosted")["messages"]
         system = "\n\n".join(each["content"] for each in messages if each["role"] == "system")
         config: dict[str, Json] = {
-            "max_output_tokens": call.max_tokens + self._thinking.budget,
+            "max_output_tokens": call.max_tokens + thinking.budget,
             "temperature": call.temperature,
             "top_p": call.top_p,
         }
@@ -76,22 +77,22 @@ class Gemini(VendorEngine):
             config["seed"] = call.seed or 0
         if system:
             config["system_instruction"] = system
-        if call.stop and not self._thinking.budget:
+        if call.stop and not thinking.budget:
             config["stop_sequences"] = list(call.stop[:MAX_STOPS])
         if call.schema is not None and bound_schema(call.schema) is not None:
             config |= {
                 "response_mime_type": "application/json",
                 "response_json_schema": json.loads(call.schema),
             }
-        if self._thinking.effort:
+        if thinking.effort:
             config["thinking_config"] = {
                 "include_thoughts": True,
-                "thinking_level": self._thinking.effort.upper(),
+                "thinking_level": thinking.effort.upper(),
             }
-        elif self._thinking.budget:
+        elif thinking.budget:
             config["thinking_config"] = {
                 "include_thoughts": True,
-                "thinking_budget": self._thinking.budget,
+                "thinking_budget": thinking.budget,
             }
         elif self.thinking_off == "disabled":
             config["thinking_config"] = {"thinking_budget": 0}
