@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,29 @@ def test_crash_ends_the_calls_and_not_the_run(start: Any) -> None:
     error = asyncio.run(crash())
     process.stop()
     assert "vLLM crashed" in str(error)
+
+
+def test_crash_is_no_error_of_a_call(start: Any) -> None:
+    process = start()
+
+    async def crash() -> list[Any]:
+        await process.start()
+        transport = Transport(ADDRESS, None, POLICY, socket=process.socket)
+        connection = Connection(transport, "vllm", "m", 1000)
+        await connection.connect()
+        request = partial(connection.complete, COMPLETIONS)
+        waiting = asyncio.create_task(request({"prompt": "wait", "max_tokens": 1}))
+        await request({"prompt": "hello", "max_tokens": 1})
+        crashing = request({"prompt": "crash", "max_tokens": 1})
+        try:
+            return await asyncio.gather(waiting, crashing, return_exceptions=True)
+        finally:
+            await transport.close()
+
+    errors = asyncio.run(crash())
+    process.stop()
+    # another call was answered meanwhile
+    assert [type(error) for error in errors] == [ServerLost, ServerLost]
 
 
 def test_killed_run_takes_its_server_along(tmp_path: Path) -> None:

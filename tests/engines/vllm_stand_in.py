@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 SERVER = """
-import argparse, json, os, sys
+import argparse, json, os, sys, time
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingMixIn, UnixStreamServer
 
@@ -30,6 +30,8 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if body["prompt"] == "crash":
             os._exit(1)
+        if body["prompt"] == "wait":
+            time.sleep(3600)
         text = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
         usage = {"prompt_tokens": 1, "completion_tokens": 1}
         choice = {"text": text, "finish_reason": "stop"}
@@ -43,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 class Server(ThreadingMixIn, UnixStreamServer):
-    pass
+    daemon_threads = True
 
 Server(arguments.uds, Handler).serve_forever()
 """

@@ -43,8 +43,8 @@ MOST_SEQUENCES = 1024
 CPU_CACHE = 4.0
 # a name: the server has a socket file instead of an address
 ADDRESS = "http://vllm/v1"
-# an answer can take long, and a server that does not answer has crashed
-POLICY = RetryPolicy(timeout=86_400, retries=0, backoff=0.5, server_timeout=0)
+# An answer can take long. One retry shows whether the server has crashed, or only this call fails.
+POLICY = RetryPolicy(timeout=86_400, retries=1, backoff=0.5, server_timeout=0)
 GpuShare = Annotated[
     float, Validator("must be a share above 0, at most 1", lambda share: 0 < share <= 1)
 ]
