@@ -339,6 +339,10 @@ class _Runtime:
         self._transport = Transport(ADDRESS, None, POLICY, socket=self._process.socket)
 
     async def _stop(self) -> None:
+        if self._starting is not None:
+            # otherwise it would start a process later, which nothing ends
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
         if self._transport is not None:
             await self._transport.close()
         if self._process is not None:
