@@ -118,7 +118,7 @@ def test_crash_is_no_error_of_a_call(start: Any) -> None:
         await request({"prompt": "hello", "max_tokens": 1})
         crashing = request({"prompt": "crash", "max_tokens": 1})
         try:
-            return await asyncio.gather(waiting, crashing, return_exceptions=True)
+            return [*await asyncio.gather(waiting, crashing, return_exceptions=True)]
         finally:
             await transport.close()
 
