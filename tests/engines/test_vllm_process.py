@@ -142,12 +142,30 @@ def test_killed_run_takes_its_server_along(tmp_path: Path) -> None:
         command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as parent:
         assert parent.stdout is not None
-        server = int(parent.stdout.readline().split()[0])
+        server, socket = parent.stdout.readline().split()
         parent.kill()
+    wait_for_end(int(server))
+    assert not Path(socket).parent.exists()
+
+
+def test_server_of_an_ended_run_ends(tmp_path: Path) -> None:
+    environment = {**os.environ, **write_package(tmp_path)}
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    folder = tmp_path / "sockets"
+    folder.mkdir()
+    command = [sys.executable, "-m", "kgqa.engines.vllm.server", str(ended.pid), str(folder)]
+    server = subprocess.Popen(
+        [*command, "--uds", str(folder / "socket")], env=environment, start_new_session=True
+    )
+    assert server.wait(30) < 0
+
+
+def wait_for_end(process: int) -> None:
     deadline = time.monotonic() + 30
-    while is_alive(server) and time.monotonic() < deadline:
+    while is_alive(process) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not is_alive(server)
+    assert not is_alive(process)
 
 
 def is_alive(process: int) -> bool:

@@ -66,7 +66,8 @@ class VllmProcess:
         """Start the server and wait for it. Raise ConfigError if it does not start."""
         ensure_dir(self._log.parent)
         _allow_open_files()
-        command = [sys.executable, "-m", "kgqa.engines.vllm.server", *write_options(self._options)]
+        command = [sys.executable, "-m", "kgqa.engines.vllm.server", str(os.getpid())]
+        command += [self._folder.name, *write_options(self._options)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - options of the configuration
                 [*command, "--uds", str(self.socket)],
