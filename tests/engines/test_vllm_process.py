@@ -63,6 +63,13 @@ def test_process_sees_only_its_devices(
     assert asyncio.run(run(start(devices), "hello")) == visible
 
 
+def test_key_of_other_servers_is_not_required(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", "secret")
+    assert asyncio.run(run(start([0]), "hello")) == "0"
+
+
 def test_socket_is_in_a_private_folder(start: Any) -> None:
     process = start()
     assert process.socket.parent.stat().st_mode & 0o077 == 0

@@ -23,6 +23,14 @@ class Handler(BaseHTTPRequestHandler):
     def address_string(self):
         return "local"
 
+    def parse_request(self):
+        if not super().parse_request():
+            return False
+        if os.environ.get("VLLM_API_KEY") and "Authorization" not in self.headers:
+            self.send_error(401)
+            return False
+        return True
+
     def do_GET(self):
         self.answer({"data": [{"id": arguments.served_model_name, "owned_by": "vllm", "max_model_len": 512}]})
 

@@ -33,6 +33,8 @@ QUIET = {
     "VLLM_NO_USAGE_STATS": "1",
     "PYTHONWARNINGS": "ignore",
 }
+# the key of servers that the user starts; this one would then refuse calls without it
+KEY = "VLLM_API_KEY"
 # a line of a log without the name of its process and the time
 PREFIX = re.compile(r"^(\(\w+[^)]*\) )?([A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\] )?")
 ERROR = re.compile(r"^[\w.]*(Error|Exception|Exit|Interrupt): .|^[\w.-]+: error: ")
@@ -110,7 +112,8 @@ class VllmProcess:
         )
         # a fork would lose the threads of the server
         spawn = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
-        return {**QUIET, **os.environ, **spawn, **self._environment, **visible}
+        inherited = {name: value for name, value in os.environ.items() if name != KEY}
+        return {**QUIET, **inherited, **spawn, **self._environment, **visible}
 
     def _listens(self) -> bool:
         with socket.socket(socket.AF_UNIX) as probe:
