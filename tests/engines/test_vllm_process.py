@@ -63,9 +63,7 @@ def test_process_sees_only_its_devices(
     assert asyncio.run(run(start(devices), "hello")) == visible
 
 
-def test_key_of_other_servers_is_not_required(
-    start: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_key_of_other_servers_is_not_required(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_API_KEY", "secret")
     assert asyncio.run(run(start([0]), "hello")) == "0"
 
@@ -75,6 +73,15 @@ def test_socket_is_in_a_private_folder(start: Any) -> None:
     assert process.socket.parent.stat().st_mode & 0o077 == 0
     process.stop()
     assert not process.socket.parent.exists()
+
+
+def test_folder_for_files_can_be_deep(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("deep" * 25)
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    assert asyncio.run(run(start([0]), "hello")) == "0"
 
 
 def test_two_servers_run_side_by_side(start: Any) -> None:

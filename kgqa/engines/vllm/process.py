@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 
 from kgqa.errors import ConfigError, EngineDied
 from kgqa.types import Json
@@ -26,6 +26,8 @@ CLOSING = 10.0  # seconds
 # seconds until the server of a crashed engine has ended
 ENDING = 20.0
 SHOWN = 400  # characters of an error
+# of a folder's path: that of a socket file has up to 103, with "/kgqa-vllm-", 8 characters, a slash and a UUID
+MOST_BYTES = 47
 # unless the user sets another level
 QUIET = {
     "VLLM_LOGGING_LEVEL": "ERROR",
@@ -54,7 +56,7 @@ class VllmProcess:
     ) -> None:
         self._options, self._environment, self._devices = options, environment, devices
         # mkdtemp makes the folder with mode 0700
-        self._folder = TemporaryDirectory(prefix="kgqa-vllm-")
+        self._folder = TemporaryDirectory(prefix="kgqa-vllm-", dir=_find_short_folder())
         # deleted unless something failed
         self._log = home() / "logs" / f"vllm-{os.getpid()}-{id(self)}.log"
         self._failed = False
@@ -111,7 +113,11 @@ class VllmProcess:
             {"CUDA_VISIBLE_DEVICES": ",".join(map(str, self._devices))} if self._devices else {}
         )
         # a fork would lose the threads of the server
-        spawn = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
+        spawn = {
+            "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+            # its processes have socket files, too
+            "VLLM_RPC_BASE_PATH": self._folder.name,
+        }
         inherited = {name: value for name, value in os.environ.items() if name != KEY}
         return {**QUIET, **inherited, **spawn, **self._environment, **visible}
 
@@ -142,6 +148,12 @@ class VllmProcess:
         )
         reason = " ".join(" ".join(lines[place : place + 4]).split())[:SHOWN]
         return f"{reason} (more in {self._log})"
+
+
+def _find_short_folder() -> str:
+    """Return the folder for temporary files, or /tmp if paths of socket files would be too long in it."""
+    folder = gettempdir()
+    return folder if len(os.fsencode(folder)) <= MOST_BYTES else "/tmp"  # noqa: S108 - mkdtemp's folder is private
 
 
 def _allow_open_files() -> None:

@@ -1,7 +1,8 @@
-"""Run vLLM's server, and end it with the run that started it: `python -m kgqa.engines.vllm.server RUN FOLDER ARGUMENTS`.
+"""Run vLLM's server, and end it with the run that started it.
 
-vLLM's processes would survive a killed run and keep the memory of its GPUs. RUN: the process of the run. FOLDER: of
-the socket files, deleted after a killed run.
+vLLM's processes would survive a killed run and keep the memory of its GPUs.
+
+python -m kgqa.engines.vllm.server RUN FOLDER ARGUMENTS    RUN: its process. FOLDER: of socket files, deleted after it
 """
 
 from __future__ import annotations
