@@ -25,7 +25,7 @@ from kgqa.engines.openai.responses import add_tokens
 from kgqa.engines.openai.text_protocol import COMPLETIONS
 from kgqa.engines.openai.token_protocol import MAX_TOKEN_IDS, list_vllm
 from kgqa.engines.openai.transport import Transport
-from kgqa.engines.thinking import NO_THINKING, join_thought, leading, read_reply, thinking_call
+from kgqa.engines.thinking import join_thought, leading, read_reply, thinking_call
 from kgqa.engines.vllm.process import CLOSING, VllmProcess
 from kgqa.engines.weights import let_waiting_threads_sleep
 from kgqa.errors import ConfigError, EngineError, ServerLost
@@ -181,10 +181,10 @@ class Vllm(LocalEngine):
             raise await runtime.explain(error) from error
 
     async def _request(self, connection: Connection, call: ModelCall) -> ModelReply:
+        if isinstance(call, Generate) and _has_functions(call):
+            # vLLM writes functions and reads calls of them, with the parser of the model's preset
+            return await ChatProtocol(connection, self._thinking).generate(call)
         call = await asyncio.to_thread(self._tokens.mask, call)
-        if isinstance(call, Generate) and call.tools:
-            # vLLM reads the functions that a model calls, with the parser of its preset
-            return await ChatProtocol(connection, NO_THINKING).generate(call)
         prompt = await asyncio.to_thread(self._tokens.prompt, call)
         if not isinstance(call, Generate):
             return await self._choose(connection, prompt, call)
@@ -296,6 +296,11 @@ class Vllm(LocalEngine):
                 f"{adapter.served_name or adapter.name}={adapter.folder}" for adapter in self._views
             ],
         }
+
+
+def _has_functions(call: Generate) -> bool:
+    """Return whether a call has functions, or earlier calls of them in its conversation."""
+    return bool(call.tools) or any(message.tool_calls for message in call.prompt.messages)
 
 
 class _Runtime:
