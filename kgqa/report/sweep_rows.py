@@ -153,11 +153,17 @@ def _measure_repeated(repeated: Repeated | None) -> Measured | None:
 
 
 def _average(figures: Sequence[Measured | None]) -> Measured | None:
-    """Return the mean of costs, or the sum of counts. The mean of corrected scores has no interval: None."""
+    """Return the mean of costs, or the sum of counts, of which None is 0. Otherwise None.
+
+    The mean of corrected scores has no interval, and costs that one run lacks have no mean.
+    """
     present = [figure for figure in figures if figure is not None]
     if not present or any(figure.low is not None for figure in present):
         return None
     total = fsum(figure.value for figure in present)
     if present[0].of is not None:
-        return Measured(total, of=sum(figure.of or 0 for figure in present))
-    return Measured(total / len(figures), digits=present[0].digits)
+        # all repeats answer the same questions
+        return Measured(total, of=present[0].of * len(figures))
+    if len(present) < len(figures):
+        return None
+    return Measured(total / len(present), digits=present[0].digits)

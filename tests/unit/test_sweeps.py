@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -16,7 +18,7 @@ from kgqa.config.files import Config
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.composing import compose_experiment
 from kgqa.report.columns import Measured, columns, name_by_settings
-from kgqa.report.sweep_rows import find_frontier
+from kgqa.report.sweep_rows import SweepRow, find_frontier
 from kgqa.report.sweeps import mark_best
 from kgqa.runtime.costs import Budget, Spent, limited
 from kgqa.sweeps.cells import differing_settings, freeze, group_by_models, load_cell
@@ -132,6 +134,39 @@ def test_frontier_has_what_no_other_beats(
     points: dict[int, tuple[float, float]], frontier: list[int]
 ) -> None:
     assert find_frontier(points) == frontier
+
+
+@pytest.mark.parametrize(
+    ("label", "changes", "expected"),
+    [
+        ("failed questions", ({"failed": 2}, {"failed": 0}, {"failed": 1}), "3 of 18"),
+        ("failed questions", ({"failed": 0}, {"failed": 0}), None),
+        ("judge, corrected", ({"judge": None}, {"judge": None}), None),
+    ],
+    ids=["failed", "none failed", "not judged"],
+)
+def test_repeats_add_up_their_counts(
+    label: str, changes: Sequence[Mapping[str, Any]], expected: str | None
+) -> None:
+    metrics = Metrics.read(RUN).replace(questions=6)
+    repeats = [SimpleNamespace(metrics=metrics.replace(**each)) for each in changes]
+    column = next(column for column in columns() if column.label == label)
+    measured = SweepRow(cast(Any, repeats)).measure(column)
+    assert (measured and str(measured)) == expected
+
+
+def test_cost_that_a_repeat_lacks_has_no_mean() -> None:
+    metrics = Metrics.read(RUN)
+    priced = metrics.replace(cost=metrics.cost.replace(method=metrics.cost.method.replace(usd=1.0)))
+    unpriced = metrics.replace(
+        cost=metrics.cost.replace(method=metrics.cost.method.replace(usd=None))
+    )
+    column = next(column for column in columns() if column.label == "USD / question")
+    rows = [
+        SweepRow(cast(Any, [SimpleNamespace(metrics=each) for each in repeats]))
+        for repeats in ((priced, priced), (priced, unpriced))
+    ]
+    assert [row.measure(column) for row in rows] == [column.measure(priced), None]
 
 
 def test_only_significant_differences_get_a_star() -> None:
