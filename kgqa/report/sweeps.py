@@ -281,10 +281,12 @@ def _pass_at(row: SweepRow, score: str) -> list[str]:
     ]
 
 
-def _compared(group: Sequence[SweepRow]) -> tuple[Column, Column] | None:
+def choose_axes(group: Sequence[SweepRow]) -> tuple[Column, Column] | None:
     """Return a score and a cost that all rows have: the first score that differs, and dollars or tokens."""
     plain = [
-        column for column in columns() if column.score and all(row.measure(column) for row in group)
+        column
+        for column in columns()
+        if column.score and not column.lower_is_better and all(row.measure(column) for row in group)
     ]
     if not plain or len(group) < 2:
         return None
@@ -301,7 +303,7 @@ def _frontier(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Sec
     points, header = _points(group), ("settings", "score", "cost")
     if not points:
         return Section("", header, ())
-    score, cost = _compared(group) or (columns()[0], columns()[0])
+    score, cost = choose_axes(group) or (columns()[0], columns()[0])
     header = ("settings", score.label, cost.label)
     rows = [
         (group[n].name(axes), str(group[n].measure(score)), str(group[n].measure(cost)))
@@ -313,7 +315,7 @@ def _frontier(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Sec
 
 def _points(group: Sequence[SweepRow]) -> dict[int, tuple[float, float]]:
     """Return the cost and the score of each row, if all have both."""
-    compared = _compared(group)
+    compared = choose_axes(group)
     if compared is None:
         return {}
     score, cost = compared
@@ -327,7 +329,7 @@ def _points(group: Sequence[SweepRow]) -> dict[int, tuple[float, float]]:
 
 def _plots(group: Sequence[SweepRow], axes: Sequence[str]) -> list[Plot | BarPlot]:
     """Return the score as bars, and against the cost with the frontier as a line."""
-    compared = _compared(group)
+    compared = choose_axes(group)
     if compared is None:
         return []
     score, cost = compared

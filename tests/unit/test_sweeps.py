@@ -11,15 +11,16 @@ from typing import Any, cast
 
 import pytest
 
-from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.metrics import Estimate, Metrics
 from kgqa.artifacts.sweep import Cell, CellState, Sweep, cell_file, sweep_name
 from kgqa.config.composing import expand_grid, parse_axes
 from kgqa.config.files import Config
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.composing import compose_experiment
 from kgqa.report.columns import Measured, columns, name_by_settings
+from kgqa.report.shares import RunShares
 from kgqa.report.sweep_rows import SweepRow, find_frontier
-from kgqa.report.sweeps import mark_best
+from kgqa.report.sweeps import choose_axes, mark_best
 from kgqa.runtime.costs import Budget, Spent, limited
 from kgqa.sweeps.cells import differing_settings, freeze, group_by_models, load_cell
 from kgqa.sweeps.running import add_cells, open_sweep
@@ -153,6 +154,28 @@ def test_repeats_add_up_their_counts(
     column = next(column for column in columns() if column.label == label)
     measured = SweepRow(cast(Any, repeats)).measure(column)
     assert (measured and str(measured)) == expected
+
+
+def test_frontier_takes_no_score_that_is_best_if_low() -> None:
+    metrics = Metrics.read(RUN)
+    noisy = [
+        metrics.replace(
+            scores={
+                "em": metrics.scores["em"],
+                "noise": Estimate(mean=mean, low=0.0, high=100.0, n=3),
+            }
+        )
+        for mean in (10.0, 20.0)
+    ]
+    fakes = [
+        SimpleNamespace(
+            metrics=each, read=RunShares((), {"em": shares(1), "noise": shares(1)}, None)
+        )
+        for each in noisy
+    ]
+    compared = choose_axes([SweepRow(cast(Any, [each])) for each in fakes])
+    assert compared is not None
+    assert compared[0].score == "em"
 
 
 def test_cost_that_a_repeat_lacks_has_no_mean() -> None:
