@@ -113,7 +113,9 @@ class Kgp:
     max_evidence_tokens: Annotated[
         Count,
         Setting(
-            "Maximum tokens of generated evidence.", ours="our choice", only_if="agent=llm|t5|llama"
+            "Maximum tokens of generated evidence, and of the pages and tables that a question names.",
+            ours="our choice",
+            only_if="agent=llm|t5|llama or structure=true",
         ),
     ] = 100
     max_answer_tokens: Annotated[

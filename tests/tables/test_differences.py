@@ -11,6 +11,7 @@ import yaml
 
 from kgqa.config.composing import compose
 from kgqa.config.files import groups, list_choices
+from kgqa.config.keys import has_effect, list_keys
 from kgqa.config.overrides import override_key
 from kgqa.errors import ConfigError
 from kgqa.experiment.composing import compose_experiment
@@ -198,6 +199,19 @@ def test_values_without_effect_are_not_listed(
     values = " ".join(ours for name, _, ours in rows if name.startswith("values of"))
     assert values
     assert not [name for name in unused if name in values]
+
+
+@pytest.mark.parametrize(
+    ("agent", "structure", "expected"),
+    [("mdr", True, True), ("llm", False, True), ("mdr", False, False)],
+    ids=["pages and tables", "agent", "neither"],
+)
+def test_kgps_length_of_evidence_has_two_uses(
+    agent: str, *, structure: bool, expected: bool
+) -> None:
+    key = next(key for key in list_keys("method", "kgp") if key.name == "max_evidence_tokens")
+    values = {"method.agent": agent, "method.structure": structure}
+    assert has_effect(key, "method", values) is expected
 
 
 def test_values_with_effect_are_listed() -> None:
