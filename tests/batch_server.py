@@ -13,14 +13,14 @@ from typing import Any
 from kgqa.types import Json
 from tests.http_server import serve
 
-REJECTED = {"message": "response_format is not supported", "param": "response_format"}
 USAGE = {"prompt_tokens": 1000, "completion_tokens": 500}
 
 
 class BatchServer:
     """is_open: whether batches end. paid: how often each request was in a batch. faults: statuses of requests.
 
-    failures: messages of the next batches, which the server does not start.
+    failures: messages of the next batches, which the server does not start. rejected: the key that faults name.
+    unreadable: the number of next replies without content.
     """
 
     def __init__(self) -> None:
@@ -31,28 +31,33 @@ class BatchServer:
         self.batches: dict[str, dict[str, Json]] = {}
         self.faults: list[int] = []
         self.failures: list[str] = []
+        self.rejected = "response_format"
+        self.unreadable = 0
         self.direct = 0
 
     def submit(self, body: dict[str, Json]) -> dict[str, Json]:
         name = f"batch_{len(self.batches)}"
         requests = [json.loads(line) for line in self.files[body["input_file_id"]].splitlines()]
         self.paid.update(each["custom_id"] for each in requests)
+        rejection = {"message": f"{self.rejected} is not supported", "param": self.rejected}
         rows, errors = list[str](), list[str]()
         for each in reversed(requests):
             status = self.faults.pop() if self.faults else 200
             is_chat = "messages" in each["body"]
-            text = (
+            text: str | None = (
                 "re: "
                 + (each["body"]["messages"][-1]["content"] if is_chat else each["body"]["prompt"])[
                     -20:
                 ]
             )
+            if self.unreadable:
+                text, self.unreadable = None, self.unreadable - 1
             choice = {
                 **({"message": {"content": text}} if is_chat else {"text": text}),
                 "finish_reason": "stop",
             }
             reply = {"model": each["body"]["model"], "choices": [choice], "usage": USAGE}
-            content = reply if status == 200 else {"error": REJECTED}
+            content = reply if status == 200 else {"error": rejection}
             row = {
                 "custom_id": each["custom_id"],
                 "response": {"status_code": status, "body": content},

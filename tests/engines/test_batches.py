@@ -18,7 +18,7 @@ from kgqa.engines import batches
 from kgqa.errors import ConfigError, EngineError
 from kgqa.runtime.display import QUIET
 from kgqa.types import Completion
-from tests.batch_server import BatchServer, serve_batches
+from tests.batch_server import USAGE, BatchServer, serve_batches
 from tests.engines.asking import ask, texts, write
 from tests.engines.openai_calls import engine
 
@@ -172,6 +172,27 @@ def test_rejected_key_is_left_out_of_the_next_batch(server: Server) -> None:
     assert isinstance(reply, Completion), reply
     assert (reply.text, reply.flags) == ("re: question 0", ("unconstrained",))
     assert len(state.batches) == 2
+
+
+def test_samples_without_a_seed_are_different_requests(server: Server) -> None:
+    address, state = server
+    state.is_open.set()
+    state.rejected, state.faults = "seed", [400, 400]
+    samples = [write("question 0", temperature=1.0, seed=seed) for seed in (1, 2)]
+    replies = ask_in_batches(address, samples)
+    assert [reply.flags for reply in replies] == [("no_seed",), ("no_seed",)]
+    # with and without their seeds
+    assert list(state.paid.values()) == [1, 1, 1, 1]
+
+
+def test_unreadable_reply_is_requested_again(server: Server) -> None:
+    address, state = server
+    state.is_open.set()
+    state.unreadable = 1
+    [reply] = ask_in_batches(address, CALLS[:1])
+    assert isinstance(reply, Completion), reply
+    assert (reply.text, len(state.batches)) == (REPLIES[0], 2)
+    assert reply.usage.prompt_tokens == 2 * USAGE["prompt_tokens"]
 
 
 def test_local_servers_have_no_batches() -> None:

@@ -36,11 +36,12 @@ class BatchTransport(Transport):
         body: Mapping[str, Json],
         read: Callable[[Json], T],
         make_test: Callable[[], Mapping[str, Json]] | None = None,
+        salt: str = "",
     ) -> tuple[T, float]:
         """Return what `read` makes of the JSON in the results of a batch. The time of a call is not known."""
         if path.startswith(".."):
-            return await super().post(path, body, read, make_test)
-        outcome = await self._queue(path).send(dict(body))
+            return await super().post(path, body, read, make_test, salt)
+        outcome = await self._queue(path).send(dict(body), salt)
         try:
             return read(self._read(outcome.status, {}, json.dumps(outcome.content).encode())), 0.0
         except (Failure, ValueError) as error:

@@ -85,9 +85,11 @@ class Connection:
         while True:
             fitted = abilities.fit(request)
             read = partial(read_response, request=fitted)
+            dropped_seed = "" if "seed" in fitted else str(request.get("seed", ""))
+            salt = dropped_seed + "+" * attempts
             try:
                 response, seconds = await self.transport.post(
-                    path, fitted, read, partial(small_request, fitted)
+                    path, fitted, read, partial(small_request, fitted), salt
                 )
             except EngineError as error:
                 error.charge(charged)

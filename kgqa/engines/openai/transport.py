@@ -150,6 +150,7 @@ class Transport:
         body: Mapping[str, Json],
         read: Callable[[Json], T],
         make_test: Callable[[], Mapping[str, Json]] | None = None,
+        salt: str = "",  # noqa: ARG002 - only batches join equal requests
     ) -> tuple[T, float]:
         """Return what `read` makes of the JSON, and the seconds of the successful attempt, with the server's queue.
 
@@ -160,6 +161,7 @@ class Transport:
             read: raises ValueError for a response that a working server never sends.
             make_test: returns a small request. After `server_timeout` seconds it shows whether the server or this
                 request is the reason.
+            salt: separates equal requests that need different replies.
 
         Raises:
             Refused: the server rejects the request. A retry would not help.
