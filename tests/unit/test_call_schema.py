@@ -12,6 +12,7 @@ import pytest
 import zstandard
 
 from kgqa.artifacts.call_schema import call_json, reply_from_json, reply_json
+from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.trace import TRACE, read_trace
 from kgqa.cache.key import cache_key
 from kgqa.calls import Call, Choose, CountTokens, Generate, Rank, Search
@@ -182,6 +183,7 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 def trace(folder: Path, call: Any) -> Path:
+    (folder / MANIFEST).write_text("{}")
     question = {
         "id": "q1",
         "text": "Who?",
