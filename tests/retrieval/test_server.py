@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from kgqa.calls import Rank
+from kgqa.config.keys import load_node
 from kgqa.errors import ConfigError, DataError, EngineError, KgqaError, ServerLost
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.identity import identify
@@ -432,3 +433,9 @@ def test_preset_of_retriever_and_ranker_is_one_encoder(name: str) -> None:
     preset = composed_node("retriever", name)["encoder"]
     assert preset["model"]
     assert preset == composed_node("ranker", name)
+
+
+@pytest.mark.parametrize("name", ["qwen3_embedding_8b", "nv_embed_v2", "text_embedding_3_small"])
+def test_presets_ask_for_vectors_of_full_length(name: str) -> None:
+    """Servers reject `dimensions` for models that cannot shorten their vectors."""
+    assert load_node("ranker", name)["dimensions"] is None
