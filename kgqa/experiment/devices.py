@@ -23,9 +23,13 @@ ASSUMED_MEMORY = 80.0
 
 @dataclass(frozen=True)
 class Devices:
-    """The GPUs of a plan. memory: bytes of each. assumed: nothing on this machine shows the memory."""
+    """The GPUs of a plan. memory: bytes of each. assumed: nothing on this machine shows the memory.
+
+    indexes: the number of each GPU in this process, as in cuda:0.
+    """
 
     names: tuple[int | str, ...]
+    indexes: tuple[int, ...]
     memory: float
     assumed: bool = False
 
@@ -74,10 +78,13 @@ def find_devices(settings: RunSettings) -> Devices | None:
         names = visible if settings.gpus is None else settings.gpus
     if not names:
         return None
+    indexes = tuple(
+        visible.index(name) if name in visible else place for place, name in enumerate(names)
+    )
     memory = min((float(gpu.memory) for gpu in listed), default=0.0)
     if settings.gpu_memory is not None:
-        return Devices(names, settings.gpu_memory * GB)
-    return Devices(names, memory or ASSUMED_MEMORY * GB, assumed=not memory)
+        return Devices(names, indexes, settings.gpu_memory * GB)
+    return Devices(names, indexes, memory or ASSUMED_MEMORY * GB, assumed=not memory)
 
 
 def _set_devices(node: Config, devices: Sequence[str]) -> dict[str, Json]:

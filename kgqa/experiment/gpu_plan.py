@@ -78,7 +78,7 @@ def plan_gpus(
         judges=_apply(judges, [*answering, *judging], [*answer, *judge], placement, devices),
         placement=placement,
         devices=devices,
-        search=searching.devices if searching else (),
+        search=tuple(devices.indexes[each] for each in searching.devices) if searching else (),
     )
 
 

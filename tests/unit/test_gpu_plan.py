@@ -65,6 +65,23 @@ def test_encoder_and_reader_share_no_gpu() -> None:
     assert (node["device"], node["encoder"]["device"]) == ("cuda:3", "cuda:3")
 
 
+@pytest.mark.parametrize(
+    ("gpus", "visible", "device"),
+    [("[2,3]", None, "cuda:3"), ("[5,6]", "4,5,6", "cuda:2"), ("2", "4,5,6", "cuda:1")],
+    ids=["of all", "of the visible ones", "number"],
+)
+def test_encoder_uses_a_gpu_of_the_run(
+    monkeypatch: pytest.MonkeyPatch, gpus: str, visible: str | None, device: str
+) -> None:
+    monkeypatch.setattr(
+        "kgqa.experiment.devices.list_gpus", lambda: 8 * (Gpu("H100", 80 << 30, "600"),)
+    )
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    node = compose(f"gpus={gpus}", "retriever=e5_base_v2").chosen("retriever")
+    assert node["encoder"]["device"] == device
+
+
 def test_index_of_wikipedia_is_planned_by_its_name() -> None:
     search = ("retriever=e5_base_v2", "retriever.backend=flat", "dataset.corpus=wiki18_100w.jsonl")
     placement = compose("gpus=8", *search).gpu_plan.placement
