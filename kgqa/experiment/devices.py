@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from kgqa.config.files import Config
 from kgqa.config.run_keys import RunSettings
+from kgqa.errors import ConfigError
 from kgqa.experiment.engines import RoleNodes
 from kgqa.system.hardware import GB
 from kgqa.system.hardware import gpus as list_gpus
@@ -58,16 +60,18 @@ class GpuPlan:
 
 
 def find_devices(settings: RunSettings) -> Devices | None:
-    """Return the GPUs of the run, or None if it has none. `gpus=` can name GPUs that this machine lacks."""
-    listed, named = list_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")
-    visible: tuple[int | str, ...] = tuple(range(len(listed)))
-    if named is not None:
-        visible = tuple(
-            int(each) if each.strip().isdigit() else each.strip()
-            for each in named.split(",")
-            if each.strip()
-        )
+    """Return the GPUs of the run, or None if it has none. `gpus=` can name GPUs that this machine lacks.
+
+    Raises:
+        ConfigError: `gpus=` is more than a run can use here.
+    """
+    listed, visible = list_gpus(), _list_visible()
     if isinstance(settings.gpus, int):
+        if visible and settings.gpus > len(visible) and not settings.dry_run:
+            raise ConfigError(
+                f"gpus={settings.gpus}: only {len(visible)} visible here. Use at most gpus={len(visible)}, set "
+                "CUDA_VISIBLE_DEVICES, or plan with dry_run=true"
+            )
         # on a laptop they are only planned
         names = (
             visible[: settings.gpus]
@@ -85,6 +89,16 @@ def find_devices(settings: RunSettings) -> Devices | None:
     if settings.gpu_memory is not None:
         return Devices(names, indexes, settings.gpu_memory * GB)
     return Devices(names, indexes, memory or ASSUMED_MEMORY * GB, assumed=not memory)
+
+
+def _list_visible() -> tuple[int | str, ...]:
+    """Return the GPUs that CUDA shows to this process. It ignores -1 and what follows, so -1 hides all."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return tuple(range(len(list_gpus())))
+    names = filter(None, map(str.strip, named.split(",")))
+    seen = takewhile(lambda name: name != "-1", names)
+    return tuple(int(name) if name.isdigit() else name for name in seen)
 
 
 def _set_devices(node: Config, devices: Sequence[str]) -> dict[str, Json]:

@@ -122,6 +122,22 @@ def test_visible_gpus_are_used(
     assert compose(*overrides).role_nodes[""].engine["devices"] == devices
 
 
+@pytest.mark.parametrize("hidden", ["", "-1", "-1,0"])
+def test_hidden_gpus_are_not_planned(monkeypatch: pytest.MonkeyPatch, hidden: str) -> None:
+    monkeypatch.setattr(
+        "kgqa.experiment.devices.list_gpus", lambda: 3 * (Gpu("H100", 80 << 30, "600"),)
+    )
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    assert compose().gpu_plan.placement is None
+
+
+def test_run_uses_no_gpu_that_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    with pytest.raises(ConfigError, match="gpus=4: only 2 visible"):
+        _ = compose("gpus=4").gpu_plan
+    assert compose("gpus=4", "dry_run=true").role_nodes[""].engine["devices"] == [0, 1, 2, 3]
+
+
 def test_placement_changes_no_key_of_the_cache() -> None:
     with (
         Session(compose("gpus=4", "dry_run=true")) as placed,
