@@ -29,7 +29,7 @@ COMMANDS = (
     ],
 )
 # pixels: the table and the charts
-SIZE = "1180,745"
+SIZE = "1180,968"
 
 
 def main() -> int:
