@@ -22,7 +22,7 @@ from kgqa.artifacts.metrics import UNDEFINED, Metrics, Retrieval, Throughput
 from kgqa.artifacts.predictions import Prediction, question_ids
 from kgqa.artifacts.run import IDENTITY, SCRIPTED, SETTINGS, FinishedRun, Setting
 from kgqa.artifacts.schema import Artifact, Count, Number, explain, extend, read_json, validate
-from kgqa.artifacts.trace import TRACE, TracedQuestion
+from kgqa.artifacts.trace import TRACE, Notes, TracedQuestion
 from kgqa.artifacts.verdicts import VERDICTS
 from kgqa.calls import Neighbours, Search, Triples
 from kgqa.config.files import flatten
@@ -337,11 +337,16 @@ def _check_answer(method: Method, result: object) -> Answer | Exception:
         validate(
             _AnswerFields, {name: getattr(result, name) for name in _AnswerFields.model_fields}
         )
-        decode_stored(json.dumps(result.notes))
+        notes = decode_stored(json.dumps(result.notes))
     except ValidationError as error:
         return TypeError(f"{line}: the Answer has a wrong value: {explain(error)}")
     except (TypeError, ValueError, RecursionError) as error:
         return TypeError(f"{line}: the notes of the Answer are no JSON: {error}")
+    try:
+        # scores and `kgqa show` read these
+        validate(Notes, notes)
+    except ValidationError as error:
+        return TypeError(f"{line}: the notes of the Answer have a wrong value: {explain(error)}")
     return result
 
 

@@ -128,6 +128,10 @@ def test_first_failure_of_each_kind_shows_own_lines(kgqa: Run, tmp_path: Path) -
          "RuntimeError: SystemExit: 7 ({})"),
         ("        return Answer(", "        return Answer('x', notes={'a': object()})\n        return Answer(",
          "async def answer", "{}: the notes of the Answer are no JSON: Object of type object is not JSON serializable"),
+        ("        return Answer(", "        return Answer('x', notes={'chains': ['a']})\n        return Answer(",
+         "async def answer", "{}: the notes of the Answer have a wrong value: chains"),
+        ("        return Answer(", "        return Answer('x', notes=['a'])\n        return Answer(",
+         "async def answer", "{}: the notes of the Answer have a wrong value"),
         ("        return Answer(", "        return Answer('x', evidence=(1,))\n        return Answer(",
          "async def answer", "{}: the Answer has a wrong value: evidence.0=1 is not a valid string"),
         ("        return Answer(", "        return Answer('x', figures={'a': float('inf')})\n        return Answer(",
@@ -142,7 +146,8 @@ def test_first_failure_of_each_kind_shows_own_lines(kgqa: Run, tmp_path: Path) -
          "{}: SystemExit: 7)"),
     ],
     ids=[
-        "returns-str", "returns-no-text", "no-pool", "no-model", "endless-loop", "exits", "notes", "evidence",
+        "returns-str", "returns-no-text", "no-pool", "no-model", "endless-loop", "exits", "notes", "notes-of-chains",
+        "notes-in-list", "evidence",
         "figures", "prompt", "unknown-need", "needs-no-set", "exits-at-import",
     ],
 )  # fmt: skip
