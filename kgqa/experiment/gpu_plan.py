@@ -111,15 +111,20 @@ def _find_demand(roles: RoleNodes, nodes: str, names: Sequence[str], group: str)
             "model.about.layers, model.about.kv_heads and model.about.head_size, from its config.json"
         )
     copies = int(engine["data_parallel"])
+    stages = int((engine["extra_args"] or {}).get("pipeline_parallel_size", 1))
+    # the sizes are those of half precision
+    wide = 2 if engine["dtype"] == "float32" else 1
     role = next((name for name in names if name), "")
     return Demand(
         name=f"{merge_names(names)}: {model.name}",
         key=f"{group or (f'roles.{role}.' if role else '')}engine",
-        weights=size,
-        per_token=bytes_per_token(*layers),
+        weights=size * wide,
+        per_token=bytes_per_token(*layers) * wide,
         tokens=min(engine["max_model_len"] or model.window, model.window),
         share=float(engine["gpu_memory_utilization"]),
-        least=int(engine["tensor_parallel"]),
+        least=int(engine["tensor_parallel"]) * stages,
+        stages=stages,
+        kv_heads=layers[1],
         copies=copies if copies > 1 else None,
     )
 
@@ -192,7 +197,7 @@ def _apply(
             names = [devices.names[position] for position in target.devices]
             more = {
                 "devices": names,
-                "tensor_parallel": target.split,
+                "tensor_parallel": target.split // target.demand.stages,
                 "data_parallel": target.copies,
             }
             placed[role] = binding._replace(engine={**binding.engine, **more})

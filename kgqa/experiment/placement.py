@@ -28,8 +28,9 @@ class Demand:
     """Describe what a model, or an encoder with its index, needs.
 
     name: for users. key: the prefix of its engine's keys in messages. weights: bytes. per_token: bytes of keys and
-    values of a token. tokens: the longest prompt with its reply. share: of a GPU's memory that it can use. least: the
-    fewest GPUs per copy. copies: None: the GPUs that are left, if it is the first of its stage. splits: whether it can
+    values of a token. kv_heads: if a stage has more GPUs than these, they hold copies. tokens: the longest prompt and
+    reply. share: of a GPU's memory that it can use. least: the fewest GPUs per copy. stages: parts of the layers, each
+    on own GPUs. copies: None: the GPUs that are left, if it is the first of its stage. splits: whether it can
     be split among any number of GPUs, as an index can.
     """
 
@@ -42,14 +43,22 @@ class Demand:
     least: int = 1
     copies: int | None = None
     splits: bool = False
+    stages: int = 1
+    kv_heads: int | None = None
 
     def bytes_per_gpu(self, split: int) -> float:
         """Return the memory on each of `split` GPUs, with room for one prompt of full length."""
-        return (self.weights + self.per_token * self.tokens) / split + OVERHEAD
+        return self.weights / split + self.prompt_per_gpu(split) + OVERHEAD
+
+    def prompt_per_gpu(self, split: int) -> float:
+        """Return the bytes of a prompt of full length on each of `split` GPUs."""
+        shares = split if self.kv_heads is None else min(split, self.kv_heads * self.stages)
+        return self.per_token * self.tokens / shares
 
     def find_split(self, memory: float, most: int) -> int | None:
         """Return the fewest GPUs that hold a copy, or None if `most` GPUs of `memory` bytes do not."""
-        splits = range(1, most + 1) if self.splits else SPLITS
+        even = sorted({self.least, *(self.stages * number for number in SPLITS)})
+        splits = range(1, most + 1) if self.splits else even
         fitting = (
             n
             for n in splits
@@ -196,9 +205,7 @@ def _describe_memory(placed: Placed) -> str:
         "weights" if demand.per_token else "vectors and weights": demand.weights / placed.split
     }
     if demand.per_token:
-        parts[f"a prompt of {demand.tokens:,} tokens"] = (
-            demand.per_token * demand.tokens / placed.split
-        )
+        parts[f"a prompt of {demand.tokens:,} tokens"] = demand.prompt_per_gpu(placed.split)
     listed = " + ".join(f"{size / GB:.1f} {name}" for name, size in parts.items())
     return f"{placed.used / GB:.1f} GB of each GPU ({listed} + {OVERHEAD / GB:.0f} other)"
 

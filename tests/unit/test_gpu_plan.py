@@ -58,6 +58,23 @@ def test_stages_have_their_devices() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("overrides", "parallel"),
+    [
+        (("engine.extra_args={pipeline_parallel_size:2}",), (1, 3)),
+        (("engine.extra_args={pipeline_parallel_size:2}", "engine.tensor_parallel=3"), (3, 1)),
+        (("engine.tensor_parallel=3",), (3, 2)),
+        (("gpu_memory=24",), (1, 6)),
+        (("gpu_memory=24", "engine.dtype=float32"), (2, 3)),
+    ],
+    ids=["stages", "stages that are split", "own split", "half precision", "float32"],
+)
+def test_copies_fit_on_the_gpus(overrides: tuple[str, ...], parallel: tuple[int, int]) -> None:
+    engine = compose("gpus=6", *overrides).role_nodes[""].engine
+    assert (engine["tensor_parallel"], engine["data_parallel"]) == parallel
+    assert engine["devices"] == [*range(6)]
+
+
 def test_encoder_and_reader_share_no_gpu() -> None:
     experiment = compose("gpus=4", "retriever=e5_base_v2")
     assert experiment.role_nodes[""].engine["devices"] == [0, 1, 2]

@@ -138,3 +138,13 @@ def test_misfit_names_the_smallest_change(demands: list[Demand], gpus: int, chan
     memory = 24 if "max_model_len" in change else 80
     with pytest.raises(ConfigError, match=rf"gpus={gpus}: stage 'answer' does not fit.*{change}"):
         place({"answer": demands}, gpus, memory * GB)
+
+
+@pytest.mark.parametrize(
+    ("split", "stages", "shares"),
+    [(4, 1, 4), (8, 1, 4), (16, 2, 8)],
+    ids=["split", "copied", "stages"],
+)
+def test_heads_of_keys_are_copied_not_split(split: int, stages: int, shares: int) -> None:
+    model = demand("8B", kv_heads=4, stages=stages)
+    assert model.prompt_per_gpu(split) == model.per_token * model.tokens / shares
