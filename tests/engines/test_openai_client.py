@@ -9,13 +9,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from kgqa.calls import Generate, labels
 from kgqa.engines.openai.option_logprobs import find_label
-from kgqa.engines.openai.requests import Abilities
+from kgqa.engines.openai.requests import Abilities, generation_settings
 from kgqa.engines.openai.responses import read_response
 from kgqa.engines.openai.transport import Refused
 from kgqa.errors import BudgetSpent, ConfigError, EngineDied, EngineError, PromptTooLong, ServerLost
@@ -498,6 +498,12 @@ def test_stop_string_is_read_from_each_server(
         read_response(answer, {"prompt": "q", "stop": ["</search>", "</answer>"]}).reply.stopped_by
         == expected
     )
+
+
+@pytest.mark.parametrize("thoughts", ["split", "keep"])
+def test_llamacpp_reports_stop_strings(thoughts: Literal["split", "keep"]) -> None:
+    call = write("Who?", stop=("</search>",), thoughts=thoughts)
+    assert generation_settings(call, "llamacpp")["verbose"] is True
 
 
 def test_requests_to_servers_with_missing_features(serving: Serving) -> None:

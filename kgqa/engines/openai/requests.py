@@ -239,8 +239,8 @@ def generation_settings(
         body["seed"] = call.seed or 0
     if call.stop and not thinking.budget:
         body["stop"] = list(call.stop[:MAX_STOPS] if server == "hosted" else call.stop)
-        # an agent's turn: reports the stop string that ended it
-        if server == "llamacpp" and call.thoughts == "keep":
+        # reports the stop string that ended the reply
+        if server == "llamacpp":
             body["verbose"] = True
     # servers would drop a schema that cannot be followed without an error
     if call.schema is not None and (grammar := bound_schema(call.schema)) is not None:
