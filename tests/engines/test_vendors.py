@@ -176,6 +176,12 @@ def test_claude_answers(claude: ClaudeServer) -> None:
     )
 
 
+def test_further_keys_are_sent_to_claude(claude: ClaudeServer) -> None:
+    [reply] = ask_vendor(claude, [write("Who?")], extra_body={"new_key": 1, "max_tokens": 7})
+    assert isinstance(reply, Completion), reply
+    assert (claude.requests[0]["new_key"], claude.requests[0]["max_tokens"]) == (1, 7)
+
+
 def test_gemini_answers(gemini: GeminiServer) -> None:
     [reply] = ask_vendor(gemini, [write("Who?")])
     assert isinstance(reply, Completion), reply

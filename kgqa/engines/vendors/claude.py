@@ -83,7 +83,9 @@ class Anthropic(VendorEngine):
     async def _request(self, body: dict[str, Json], call: Generate) -> Mapping[str, Json]:
         """Return the message of a reply."""
         if not self.batch:
-            message = await self._client.messages.create(**body)
+            required = {key: body[key] for key in ("model", "max_tokens", "messages")}
+            # as a mapping: the client rejects keys that it does not know
+            message = await self._client.messages.create(**required, extra_body=body)
             content: Mapping[str, Json] = message.to_dict()
             return content
         # the API has no seed, so equal requests need different replies
