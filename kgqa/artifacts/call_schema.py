@@ -250,7 +250,8 @@ def reply_from_json(call: Call[Any], value: Json) -> object:
         case Rank():
             fits = len(reply) == len(call.texts)
         case Search():
-            fits = len(reply) <= call.k and all(map(_has_own_text, reply))
+            most = call.k if call.positions is None else len(call.positions)
+            fits = len(reply) <= most and all(map(_has_own_text, reply))
         case Locate():
             fits = len(reply) == len(call.passages)
         case Facts():

@@ -149,6 +149,12 @@ SHAPES: list[Json] = [
 ]
 
 
+def test_passages_at_positions_can_be_more_than_k() -> None:
+    call = Search("chunks", 1, positions=(4, 5))
+    passages = (Passage.of("One", "text"), Passage.of("Two", "text"))
+    assert reply_from_json(call, json.loads(json.dumps(reply_json(passages)))) == passages
+
+
 @pytest.mark.parametrize(("call", "reply"), REPLIES, ids=lambda each: type(each).__name__)
 def test_reply_of_another_kind_is_rejected(call: Call[Any], reply: Any) -> None:
     assert reply_from_json(call, json.loads(json.dumps(reply_json(reply)))) == reply
