@@ -66,11 +66,14 @@ class Pool:
             self._built = {key: loaded for key, loaded in self._built.items() if loaded is not base}
             engine.close()
 
-    def make_room(self, engine: Engine) -> None:
-        """Close the engines on the GPUs of another one, which was planned for another stage."""
-        base, devices = _base(engine), _find_devices(engine)
+    def make_room(self, engine: Engine, stage: Iterable[object]) -> None:
+        """Close the engines on the GPUs of another one. Those with the configuration nodes of its stage stay."""
+        devices = _find_devices(engine)
+        own = {json.dumps(nodes, sort_keys=True) for nodes in stage}
         others = [
-            each for each in self._built.values() if isinstance(each, Engine) and each is not base
+            loaded
+            for key, loaded in self._built.items()
+            if isinstance(loaded, Engine) and key not in own
         ]
         self.discard([other for other in others if devices & _find_devices(other)])
 
@@ -184,7 +187,8 @@ class Engines:
 
     def make_room(self, engine: Engine) -> None:
         """Close the engines of other stages on the GPUs of this one."""
-        self._pool.make_room(engine)
+        stage = [[binding.model, binding.engine] for binding in self._nodes.values()]
+        self._pool.make_room(engine, stage)
 
     def model(self, role: str) -> Model:
         if role not in self._models:

@@ -181,6 +181,15 @@ def test_later_stage_closes_engines_on_its_gpus() -> None:
         assert session.engines("reader") is not reader
 
 
+def test_models_of_a_stage_can_share_a_gpu() -> None:
+    share = ("roles.reader=qwen3_8b@vllm", "roles.reader.engine.devices=[0]", "engine.devices=[0]")
+    with Session(compose(*share)) as session:
+        reader, other = session.engines("reader"), session.engines("")
+        session.engines.make_room(other)
+        assert session.engines("reader") is reader
+        assert reader is not other
+
+
 def test_plan_needs_no_weights(capsys: pytest.CaptureFixture[str]) -> None:
     from kgqa.cli.main import main
 
