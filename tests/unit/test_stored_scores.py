@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kgqa.artifacts.evaluation import EVALUATION, Evaluation, read_evaluation
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS
@@ -219,3 +220,14 @@ def test_imported_replies_are_named_above_the_scores(
     assert (finished / PREDICTIONS).read_bytes() == (
         tmp_path / "imported" / PREDICTIONS
     ).read_bytes()
+
+
+@pytest.mark.parametrize(("failed", "is_same"), [(0, True), (1, False)], ids=["same", "retried"])
+def test_evaluation_of_other_answers_is_ignored(
+    tmp_path: Path, failed: int, *, is_same: bool
+) -> None:
+    scores = Metrics.read(SAVED)
+    # a failed question can have got an answer since, without another EM
+    evaluation = Evaluation(source="run", scores=scores.replace(failed=failed), notes=())
+    (tmp_path / EVALUATION).write_text(json.dumps(evaluation.json()), encoding="utf-8")
+    assert (read_evaluation(tmp_path, scores) is not None) == is_same
