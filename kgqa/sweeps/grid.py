@@ -70,6 +70,10 @@ class SweepRequest:
         count = (
             check_value("repeats", override_values(repeats)["repeats"], Count) if repeats else None
         )
+        if (own_repeat := override_values(overrides).get(REPEAT)) and repeats:
+            raise ConfigError(
+                f"{REPEAT}={own_repeat}: repeats={count} sets this key in each run. Remove one of both"
+            )
         request = cls(
             overrides, hydra, keys, Budget.last(budgets), ("kgqa", "run", "-m", *arguments), count
         )

@@ -136,6 +136,10 @@ def test_repeats_without_minus_m_reuse_the_plain_run(kgqa: Kgqa) -> None:
     assert "cells: 1 skipped, 1 done" in ran.out
     assert "One run is enough (cell 0, 1)" in ran.text("report.md")
     refused(kgqa("run", "-m", "method=golden", "repeats=0", *QUICK), "repeats")
+    refused(
+        kgqa("run", "method=golden", "repeats=2", "repeat=3", *QUICK),
+        "repeat=3: repeats=2 sets this key in each run",
+    )
 
 
 def test_finished_cells_run_again_after_a_code_change(
