@@ -72,6 +72,14 @@ class BatchServer:
         self.submitted.set()
         return self.batches[name]
 
+    def show_page(self, after: str) -> dict[str, Json]:
+        """Return the next 100 batches, the newest first. after: the last of those before."""
+        newest = [*reversed(self.batches)]
+        start = newest.index(after) + 1 if after else 0
+        page = newest[start : start + 100]
+        has_more = start + 100 < len(newest)
+        return {"data": [self.batches[name] for name in page], "has_more": has_more}
+
     def describe(self, name: str) -> dict[str, Json]:
         is_failed = self.batches[name]["status"] == "failed"
         if is_failed or not self.is_open.is_set():
@@ -109,7 +117,7 @@ def serve_batches() -> Iterator[tuple[str, BatchServer]]:
                 case ["batches"], "POST":
                     content = server.submit(json.loads(body))
                 case ["batches"], _:
-                    content = {"data": list(server.batches.values())}
+                    content = server.show_page(self.path.partition("&after=")[2])
                 case ["batches", name], _:
                     content = server.describe(name)
                 case _:

@@ -95,6 +95,19 @@ def test_batch_without_a_noted_id_is_found(server: Server, tmp_path: Path) -> No
     assert set(state.paid.values()) == {1}
 
 
+def test_batch_behind_many_others_is_found(server: Server, tmp_path: Path) -> None:
+    """The vendor lists 100 batches at once, the newest first."""
+    drop_after_submit(server)
+    address, state = server
+    first, *_ = notes(tmp_path).read_bytes().splitlines(keepends=True)
+    notes(tmp_path).write_bytes(first)
+    others = [f"other_{number}" for number in range(250)]
+    state.batches |= {name: {"id": name, "metadata": None} for name in others}
+    state.is_open.set()
+    assert texts(ask_in_batches(address)) == REPLIES
+    assert set(state.paid.values()) == {1}
+
+
 def test_wave_that_never_arrived_is_sent(server: Server, tmp_path: Path) -> None:
     drop_after_submit(server)
     address, state = server

@@ -95,12 +95,15 @@ class OpenAIBatches:
             return batch or str((await attempt())["id"])
 
     async def find(self, wave: str, ids: frozenset[str], since: float) -> str | None:  # noqa: ARG002 - it has metadata
-        listed = await self._exchange("GET", "/batches?limit=100")
-        names = {
-            (each.get("metadata") or {}).get("kgqa_wave"): str(each["id"])
-            for each in listed["data"]
-        }
-        return names.get(wave)
+        path = "/batches?limit=100"
+        while True:
+            listed = await self._exchange("GET", path)
+            for each in listed["data"]:
+                if (each.get("metadata") or {}).get("kgqa_wave") == wave:
+                    return str(each["id"])
+            if not listed.get("has_more"):
+                return None
+            path = f"/batches?limit=100&after={listed['data'][-1]['id']}"
 
     async def fetch(self, batch: str) -> Mapping[str, Outcome] | None:
         state = await self._exchange("GET", f"/batches/{batch}")
