@@ -294,6 +294,15 @@ def test_token_ids_are_in_the_form_of_vllm(path: str, keys: dict[str, Json]) -> 
     assert (choice if path == "completions" else body)["prompt_token_ids"] == [1, 2]
 
 
+def test_token_ids_are_in_streams() -> None:
+    keys = {"logprobs": True, "return_token_ids": True, "stream": True}
+    with open_world([LISTED], abilities=LISTS) as (address, _, _):
+        text = chat(address, **keys).text
+    first, *_ = (json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {"))
+    assert first["choices"][0]["token_ids"] == [7, 8]
+    assert first["prompt_token_ids"] == [1, 2]
+
+
 WITHOUT_LOGPROBS: dict[str, tuple[AgentAbilities, dict[str, Json], str]] = {
     "engine": (AgentAbilities("stand-in"), {"logprobs": True}, "this engine does not list"),
     "too many": (LISTS, {"logprobs": True, "top_logprobs": 21}, "top_logprobs"),

@@ -355,9 +355,12 @@ def stream(response: Mapping[str, Json], request: Sampling) -> Iterator[str]:
     is_chat = response["object"] == "chat.completion"
     head = {key: response[key] for key in ("id", "created", "model")}
     head["object"] = "chat.completion.chunk" if is_chat else "text_completion"
+    # in the first event only, as vLLM sends them
+    prompt_ids = {key: response[key] for key in ("prompt_token_ids",) if key in response}
     for choice in response["choices"]:
         for part in _chat_parts(choice) if is_chat else [choice]:
-            yield _event({**head, "choices": [part]})
+            yield _event({**head, "choices": [part], **prompt_ids})
+            prompt_ids = {}
     if (request.stream_options or {}).get("include_usage"):
         yield _event({**head, "choices": [], "usage": response["usage"]})
     yield "data: [DONE]\n\n"
@@ -372,6 +375,7 @@ def _chat_parts(choice: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
         "delta": message,
         "logprobs": choice["logprobs"],
         "finish_reason": None,
+        **{key: choice[key] for key in ("token_ids",) if key in choice},
     }
     yield {"index": choice["index"], "delta": {}, "finish_reason": choice["finish_reason"]}
 
