@@ -56,11 +56,13 @@ def show_plan(
 
 def show_gpus(plan: GpuPlan, terminal: Terminal) -> None:
     """Show which model is on which GPUs, stage by stage. Nothing without GPUs."""
-    if plan.placement is None:
+    if plan.placement is None or plan.devices is None:
         return
     size = f"{pluralize(plan.placement.gpus, 'GPU')} of {plan.placement.memory / GB:.0f} GB"
     terminal.table(
-        ("stage", "component", "GPUs", "memory"), plan.placement.rows(), title=f"planned on {size}"
+        ("stage", "component", "GPUs", "memory"),
+        plan.placement.rows(plan.devices.names),
+        title=f"planned on {size}",
     )
     terminal.lines(plan.lines())
 

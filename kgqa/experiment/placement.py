@@ -90,10 +90,10 @@ class Placement:
     def find(self, name: str) -> Placed | None:
         return next((each for each in self.places if each.demand.name == name), None)
 
-    def rows(self) -> list[tuple[str, str, str, str]]:
-        """Return stage, component, GPUs and memory of each place, for users."""
+    def rows(self, names: Sequence[int | str]) -> list[tuple[str, str, str, str]]:
+        """Return stage, component, GPUs and memory of each place, for users. names: of the GPUs."""
         return [
-            (each.stage, each.demand.name, _describe_gpus(each), _describe_memory(each))
+            (each.stage, each.demand.name, _describe_gpus(each, names), _describe_memory(each))
             for each in self.places
         ]
 
@@ -184,11 +184,14 @@ def _propose(demands: Sequence[Demand], gpus: int, memory: float) -> Iterator[st
             return
 
 
-def _describe_gpus(placed: Placed) -> str:
+def _describe_gpus(placed: Placed, names: Sequence[int | str]) -> str:
     """Return the GPUs of a place, such as "1-7 (7 copies)" or "0-3 (split over 4)"."""
+    used = [names[device] for device in placed.devices]
     ranges = [
-        [device for _, device in run]
-        for _, run in groupby(enumerate(placed.devices), lambda each: each[1] - each[0])
+        [name for _, name in run]
+        for _, run in groupby(
+            enumerate(used), lambda each: each[1] - each[0] if isinstance(each[1], int) else each[1]
+        )
     ]
     text = ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in ranges)
     parts = [

@@ -110,7 +110,7 @@ def test_stages_use_the_same_gpus() -> None:
     devices = {each.demand.name: each.devices for each in placement.places}
     assert devices == {"8B": tuple(range(7)), "search": (7,), "70B": tuple(range(8))}
     assert ("judge", "70B", "0-7 (2 copies, each split over 4)") in [
-        row[:3] for row in placement.rows()
+        row[:3] for row in placement.rows(range(placement.gpus))
     ]
 
 
