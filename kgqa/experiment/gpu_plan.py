@@ -50,11 +50,12 @@ def plan_gpus(
     plan, devices = GpuPlan(roles, judges), find_devices(settings)
     if devices is None:
         return plan
+    devices = _leave_out(devices, roles)
     answering = _list_models(roles)
     judging = [
         each for each in _list_models(judges) if each[0] not in [other for other, _ in answering]
     ]
-    if not answering and not judging:
+    if not (answering or judging) or not devices.names:
         return plan
     try:
         answer = [_find_demand(roles, nodes, names, "") for nodes, names in answering]
@@ -84,6 +85,17 @@ def plan_gpus(
 
 # one model: its configuration as text, with the roles that it has
 Models = list[tuple[str, list[str]]]
+
+
+def _leave_out(devices: Devices, roles: RoleNodes) -> Devices:
+    """Return the GPUs without those that `devices` gives to other models of the run."""
+    taken = {name for binding in roles.values() for name in binding.engine.get("devices") or ()}
+    free = [place for place, name in enumerate(devices.names) if name not in taken]
+    return replace(
+        devices,
+        names=tuple(devices.names[place] for place in free),
+        indexes=tuple(devices.indexes[place] for place in free),
+    )
 
 
 def _key(binding: RoleBinding) -> str:

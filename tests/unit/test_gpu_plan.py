@@ -167,6 +167,23 @@ def test_devices_of_the_user_stay() -> None:
     assert compose("gpus=8", "engine.devices=[4]").role_nodes[""].engine["devices"] == [4]
 
 
+def test_devices_of_the_user_are_not_planned_for_others() -> None:
+    own = ("roles.reader=qwen3_8b@vllm", "roles.reader.engine.devices=[0,1]")
+    plan = compose("gpus=4", *own).gpu_plan
+    assert plan.roles["reader"].engine["devices"] == [0, 1]
+    assert plan.roles[""].engine["devices"] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "text"), [("[4,5,7]", "4-5,7 (3 copies)"), ("[GPU-a,GPU-b]", "GPU-a,GPU-b (2 copies)")]
+)
+def test_plan_shows_the_names_of_gpus(gpus: str, text: str) -> None:
+    plan = compose(f"gpus={gpus}").gpu_plan
+    assert plan.placement is not None
+    assert plan.devices is not None
+    assert plan.placement.rows(plan.devices.names)[0][2] == text
+
+
 def test_model_of_unknown_size_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"the size of model=.*model\.about\.parameters"):
         _ = compose_experiment(
