@@ -60,6 +60,21 @@ def test_last_line_is_the_answer_and_searches_evidence() -> None:
     assert traced.notes["searches"][0][0] == traced.question.text
 
 
+def test_sampled_calls_of_repeats_have_other_seeds() -> None:
+    sampled = AGENT.replace('"temperature": 0', '"temperature": 1')
+    runs = [
+        run("print(chat(question))", f"repeat={repeat}", start=sampled, limit=1)
+        for repeat in (1, 2)
+    ]
+    seeds = {
+        call.json().get("seed")
+        for each in runs
+        for call in first(each).calls
+        if call.kind == "generate"
+    }
+    assert len(seeds - {None}) == 2
+
+
 def test_json_has_answer_evidence_and_flags() -> None:
     script = """
     found = search(question, 3)

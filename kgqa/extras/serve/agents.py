@@ -77,7 +77,7 @@ class Agents(Service):
             self._runner.adopt,
             self._abilities,
             Limits(None, None, agent.temperature, agent.max_tokens, agent.passages),
-            key=str(self._settings.seed),
+            key=self._settings.call_seed,
             is_endless=True,
         )
         if visitors.is_stdio:
@@ -128,7 +128,7 @@ class Agents(Service):
                 most, agent.max_question_tokens, agent.temperature, agent.max_tokens, agent.passages
             ),
             call.question.passages if agent.scope == "own" else None,
-            f"{self._settings.seed}/{call.question.id}",
+            f"{self._settings.call_seed}/{call.question.id}",
         )
         self._server.sessions.add(session)
         return session
