@@ -131,11 +131,11 @@ def find_run_folder(experiment: Experiment, identity: Identify = identify) -> Pa
         if settings.output_dir is not None
         else _choose_folder(experiment, identity)
     )
-    if settings.output_dir is not None or settings.run_name is not None:
-        refuse_to_replace(experiment, folder)
-    elif settings.shard is not None:
+    if settings.shard is not None and settings.output_dir is None:
         # parts run at the same time on several machines
         return folder.with_name(f"{folder.name}-shard-{settings.shard.replace('/', '-of-')}")
+    if settings.output_dir is not None or settings.run_name is not None:
+        refuse_to_replace(experiment, folder)
     elif _count_replaced(experiment, folder):
         ids = experiment.data.ids
         return folder.with_name(f"{folder.name}-{len(ids)}-{ids_digest(ids)[:4]}")

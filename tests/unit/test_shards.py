@@ -44,6 +44,11 @@ def test_shards_have_their_own_folders() -> None:
     assert [name.partition("-")[2] for name in folders] == ["shard-1-of-2", "shard-2-of-2"]
 
 
+def test_shards_of_a_named_run_have_their_own_folders() -> None:
+    with Session(compose_experiment([*RUN, "shard=2/2", "run_name=mine"])) as session:
+        assert session.folder.name == "mine-shard-2-of-2"
+
+
 @pytest.fixture
 def replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("KGQA_REPLIES", str(tmp_path / "replies"))
