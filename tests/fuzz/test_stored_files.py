@@ -171,7 +171,7 @@ REPLIES: list[tuple[Call[Any], Any]] = [
 @given(
     change=CHANGES,
     number=st.integers(0, len(REPLIES) - 1),
-    made=st.sampled_from([0, -1, 10**18, None, "x", 1.5]),
+    stored=st.sampled_from([0, -1, 10**18, None, "x", 1.5]),
 )
 def test_stored_value_is_a_reply_or_requested_again(
     change: Change, number: int, stored: Any

@@ -114,17 +114,18 @@ def test_more_passages_than_a_gpu_returns(gpus: Gpus, tmp_path: Path) -> None:
 
 def test_compressed_vectors_propose_the_nearest(tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="faiss is not installed")
-    vectors = random_vectors(17_000)
-    retriever = dense(Words(), backend="ivfpq", code_size=16, lists=16, probes=16)
+    # few dimensions: training takes seconds instead of a minute
+    vectors = random_vectors(17_000, 16)
+    retriever = dense(Words(), backend="ivfpq", code_size=4, lists=16, probes=16)
     nearest = search(retriever, vectors, tmp_path)
-    # 16 bytes instead of 128 per vector, and 8 for its number
+    # 4 bytes instead of 64 per vector, and 8 for its number
     assert (tmp_path / FAISS).stat().st_size < 0.25 * vectors.nbytes
     expected = nearest_exactly(vectors, vectors[:50], 10)
     recall = [
         len(set(row) & set(wanted)) / 10
         for row, wanted in zip(nearest(vectors[:50], 10), expected, strict=True)
     ]
-    assert np.mean(recall) > 0.95
+    assert np.mean(recall) > 0.9
 
 
 def test_few_passages_are_not_compressed(tmp_path: Path) -> None:

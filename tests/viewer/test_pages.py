@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
+from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.trace import TRACE, read_frames
 from kgqa.cli.main import main
 from kgqa.errors import DataError
@@ -146,6 +147,7 @@ def test_damaged_trace_is_an_error_with_its_place(
 ) -> None:
     whole = (folder / "outputs" / keys["trace"] / TRACE).read_bytes()
     starts = [at for at, _ in read_frames(folder / "outputs" / keys["trace"])]
+    (tmp_path / MANIFEST).write_text("{}")
     (tmp_path / TRACE).write_bytes(whole[: starts[2]] + b"no frame" + whole[starts[2] :])
     with pytest.raises(DataError, match=f"at byte {starts[2]:,}: damaged trace"):
         list(read_frames(tmp_path))
