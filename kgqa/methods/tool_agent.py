@@ -74,7 +74,8 @@ class Library:
             self.found.append(passage)
         return self.found.index(passage) + 1 if self.places is None else self.places[passage.id]
 
-    def known(self) -> dict[int, Passage]:
+    @property
+    def chunks(self) -> dict[int, Passage]:
         """Return the chunks by number."""
         return {self.number(passage): passage for passage in self.found}
 
@@ -205,12 +206,12 @@ class ToolAgent(ScopedMethod):
             log.flags["forced_answer"] += 1
             text = read_calls((await self.write(library, log, force=True)).text)[0]
         log.flags["no_tool_call"] += not library.turns
-        known = library.known()
+        chunks = library.chunks
         calls = [
             [
                 result.call.name,
                 result.call.arguments,
-                [known[number].id for number, _ in result.chunks],
+                [chunks[number].id for number, _ in result.chunks],
             ]
             for result in library.results
         ]
@@ -321,7 +322,7 @@ class ToolAgent(ScopedMethod):
         if library.places is None:
             return
         for number in dict.fromkeys(numbers):
-            if number not in library.known():
+            if number not in library.chunks:
                 passages = await Search(
                     f"chunk {number}", 1, pool=log.scope.pool, positions=(number,)
                 )
@@ -332,9 +333,8 @@ class ToolAgent(ScopedMethod):
         self, call: ToolCall, numbers: Sequence[int], library: Library, log: ReadingLog
     ) -> Result:
         """Return complete chunks. Those that were read before are named only."""
-        known = library.known()
-        unknown = list(dict.fromkeys(number for number in numbers if number not in known))
-        chunks = {number: known[number] for number in numbers if number in known}
+        unknown = list(dict.fromkeys(number for number in numbers if number not in library.chunks))
+        chunks = {number: library.chunks[number] for number in numbers if number in library.chunks}
         again = [number for number, passage in chunks.items() if passage in library.read]
         fresh = {number: passage for number, passage in chunks.items() if number not in again}
         library.read += fresh.values()
