@@ -333,8 +333,9 @@ class ToolAgent(ScopedMethod):
         self, call: ToolCall, numbers: Sequence[int], library: Library, log: ReadingLog
     ) -> Result:
         """Return complete chunks. Those that were read before are named only."""
-        unknown = list(dict.fromkeys(number for number in numbers if number not in library.chunks))
-        chunks = {number: library.chunks[number] for number in numbers if number in library.chunks}
+        by_number = library.chunks
+        unknown = list(dict.fromkeys(number for number in numbers if number not in by_number))
+        chunks = {number: by_number[number] for number in numbers if number in by_number}
         again = [number for number, passage in chunks.items() if passage in library.read]
         fresh = {number: passage for number, passage in chunks.items() if number not in again}
         library.read += fresh.values()
