@@ -244,8 +244,8 @@ def test_dry_run_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def _list_children() -> list[int]:
-    """Return the processes of agents that are still there."""
-    return find_marked("") if sys.platform == "linux" else []
+    """Return the processes of agents that this process started and that are still there."""
+    return find_marked(f"{os.getpid()}-") if sys.platform == "linux" else []
 
 
 def test_processes_are_detected_by_their_mark() -> None:

@@ -93,6 +93,8 @@ class Processes:
         return AgentReply(answer, searches=session.searches)
 
     async def _start(self, variables: Mapping[str, str], mark: str, stdin: int) -> Process:
+        # the number of this process tells its agents from those of other runs
+        mark = f"{os.getpid()}-{mark}"
         environment = {**clean_environment(self._agent.keep_env), **variables, MARK: mark}
         # so that no agent outlives kgqa, even if kgqa is killed
         guard = (
