@@ -156,17 +156,17 @@ class Dense:
 
         A small corpus shares its vectors with rankers in memory.
         """
-        faiss = _import_faiss() if self.backend not in ("numpy", "torch") else None
+        faiss = import_faiss() if self.backend not in ("numpy", "torch") else None
         encoder, count = self.loaded_encoder, len(passages)
         encode = get_biencoder(encoder).vectors if count <= SHARD else encoder.encode
-        settings = {**self._vector_settings(), "count": count}
+        settings = self.vector_settings(count)
         done = _read_progress(folder, settings)
         advance(done)
         vectors = np.load(folder / VECTORS, mmap_mode="r+") if done else None
         if vectors is not None:
             self.check_encoder(passages[0], vectors[0], folder)
         for start in range(done, count, SHARD):
-            texts = [self._text(passage) for passage in passages[start : start + SHARD]]
+            texts = [self.text(passage) for passage in passages[start : start + SHARD]]
             rows = _encode(texts, lambda some: self._encode_once(some, encode), advance)
             with explain_storage_errors(folder / VECTORS):
                 if vectors is None:
@@ -177,9 +177,8 @@ class Dense:
                 vectors[start : start + len(rows)] = rows
                 vectors.flush()
             if count > SHARD:
-                progress = {"settings": settings, "done": start + len(rows)}
-                replace_file(folder / PROGRESS, json.dumps(progress), AGAIN)
-        if faiss and vectors is not None:
+                save_progress(folder, settings, start + len(rows))
+        if faiss and vectors is not None and self.backend != "flat":
             with replace_atomically(folder / FAISS) as fresh:
                 try:
                     faiss.write_index(self._make_faiss(vectors), str(fresh))
@@ -195,14 +194,14 @@ class Dense:
 
         Vectors that this process has computed need no check.
         """
-        encoder, text = self.loaded_encoder, self._text(passage)
+        encoder, text = self.loaded_encoder, self.text(passage)
         if can_change(encoder) and not get_biencoder(encoder).has_passage(text):
             (fresh,) = encoder.encode("passage", [text])
             check_vector(fresh, stored, folder)
 
     def embed(self, passages: Sequence[Passage]) -> Vectors:
         """Return the vectors of passages, shape (len(passages), d). `build` reuses them from memory."""
-        texts = [self._text(passage) for passage in passages]
+        texts = [self.text(passage) for passage in passages]
         return self._encode_once(texts, get_biencoder(self.loaded_encoder).vectors)
 
     def _encode_once(
@@ -226,22 +225,29 @@ class Dense:
             return partial(nearest_exactly, vectors)
         if self.backend == "torch":
             return _torch_search(vectors, self.device)
-        return self._faiss_search(folder / FAISS, vectors)
+        gpus = _faiss_gpus(self.device)
+        if self.backend == "flat":
+            if gpus:
+                return _search_on_gpus(_make_flat(vectors), gpus, vectors)
+            # FAISS would copy the vectors into memory
+            return partial(nearest_exactly, vectors)
+        return self._faiss_search(folder / FAISS, gpus, vectors)
 
-    def _vector_settings(self) -> dict[str, Json]:
-        """Return what decides the vectors on disk."""
+    def vector_settings(self, count: int) -> dict[str, Json]:
+        """Return what decides the vectors of `count` passages on disk."""
         return {
             "encoder": identity_of(self.loaded_encoder),
             "separator": self.separator,
             "storage": self.storage,
+            "count": count,
         }
 
-    def _text(self, passage: Passage) -> str:
+    def text(self, passage: Passage) -> str:
         """Return title, separator and text, or the one that is not blank."""
         return self.separator.join(part for part in (passage.title, passage.text) if part.strip())
 
     def _make_faiss(self, vectors: NDArray[Any]) -> Any:
-        faiss, (count, dimensions) = _import_faiss(), vectors.shape
+        faiss, (count, dimensions) = import_faiss(), vectors.shape
         lists = min(self.lists, count // TRAINING)
         index: Any = faiss.index_factory(
             dimensions, self._faiss_recipe(lists, count), faiss.METRIC_INNER_PRODUCT
@@ -252,8 +258,7 @@ class Dense:
             size = TRAINING * max(lists, CENTROIDS if self.backend == "ivfpq" else 1)
             sample = np.linspace(0, count - 1, min(count, size)).astype(np.int64)
             index.train(vectors[sample].astype(np.float32))
-        for start in range(0, count, SHARD):
-            index.add(np.asarray(vectors[start : start + SHARD], dtype=np.float32))
+        _add(index, vectors)
         return index
 
     def _faiss_recipe(self, lists: int, count: int) -> str:
@@ -263,12 +268,11 @@ class Dense:
             return f"HNSW{self.links},{code}"
         if self.backend == "ivfpq" and count >= TRAINING * CENTROIDS:
             code = f"PQ{self.code_size}"
-        return code if self.backend == "flat" or lists < 2 else f"IVF{lists},{code}"
+        return code if lists < 2 else f"IVF{lists},{code}"
 
-    def _faiss_search(self, file: Path, vectors: NDArray[Any]) -> Nearest:
-        """Open the index, on the GPUs if FAISS can use them: HNSW and flat half precision stay on the CPU."""
-        faiss = _import_faiss()
-        gpus = _faiss_gpus(self.device)
+    def _faiss_search(self, file: Path, gpus: Sequence[int], vectors: NDArray[Any]) -> Nearest:
+        """Open the index, on the GPUs if FAISS can use them. HNSW stays on the CPU."""
+        faiss = import_faiss()
         # On a CPU the lists stay in the file, and pages of it are read when a query needs them
         index = (
             faiss.read_index(str(file)) if gpus else faiss.read_index(str(file), faiss.IO_FLAG_MMAP)
@@ -282,14 +286,7 @@ class Dense:
             return lambda queries, count: index.search(np.ascontiguousarray(queries), more * count)[
                 1
             ]
-        index = _move_to_gpus(index, gpus)
-
-        def search(queries: Vectors, count: int) -> Any:
-            if more * count > GPU_LIMIT:
-                return nearest_exactly(vectors, queries, count)
-            return index.search(np.ascontiguousarray(queries), more * count)[1]
-
-        return search
+        return _search_on_gpus(index, gpus, vectors, more)
 
 
 @dataclass(frozen=True)
@@ -398,12 +395,18 @@ def _torch_search(vectors: NDArray[Any], device: str) -> Nearest:
             part[start : start + len(rows)] = torch.tensor(rows, device=part.device)
 
     def search(queries: Vectors, count: int) -> Any:
-        scores, positions = [], []
-        for part, first in zip(parts, starts, strict=False):
-            products = torch.tensor(queries, device=part.device, dtype=dtype) @ part.T
-            best = torch.topk(products, min(count, len(part)))
-            scores.append(best.values.float().cpu())
-            positions.append(best.indices.cpu() + first)
+        # all devices work at once, because a copy to the CPU waits for its device
+        nearest = [
+            torch.topk(
+                torch.tensor(queries, device=part.device, dtype=dtype) @ part.T,
+                min(count, len(part)),
+            )
+            for part in parts
+        ]
+        scores = [best.values.float().cpu() for best in nearest]
+        positions = [
+            best.indices.cpu() + first for best, first in zip(nearest, starts, strict=False)
+        ]
         order = torch.topk(torch.cat(scores, dim=1), count).indices
         return torch.cat(positions, dim=1).gather(1, order).numpy()
 
@@ -421,16 +424,41 @@ def _torch_devices(device: str) -> list[str]:
 
 def _faiss_gpus(device: str) -> list[int]:
     """Return the numbers of the GPUs that FAISS is to use, none for the CPU."""
-    faiss = _import_faiss()
+    faiss = import_faiss()
     if device == "cpu" or not hasattr(faiss, "StandardGpuResources"):
         return []
     named = [int(place.partition(":")[2]) for place in device.split(",") if ":" in place]
     return named or list(range(faiss.get_num_gpus()))
 
 
+def _make_flat(vectors: NDArray[Any]) -> Any:
+    index = import_faiss().IndexFlatIP(vectors.shape[1])
+    _add(index, vectors)
+    return index
+
+
+def _add(index: Any, vectors: NDArray[Any]) -> None:
+    for start in range(0, len(vectors), SHARD):
+        index.add(np.asarray(vectors[start : start + SHARD], dtype=np.float32))
+
+
+def _search_on_gpus(
+    index: Any, gpus: Sequence[int], vectors: NDArray[Any], more: int = 1
+) -> Nearest:
+    """Return a search on GPUs. More passages than FAISS returns there are searched on the CPU."""
+    index = _move_to_gpus(index, gpus)
+
+    def search(queries: Vectors, count: int) -> Any:
+        if more * count > GPU_LIMIT:
+            return nearest_exactly(vectors, queries, count)
+        return index.search(np.ascontiguousarray(queries), more * count)[1]
+
+    return search
+
+
 def _move_to_gpus(index: Any, gpus: Sequence[int]) -> Any:
     """Return the index on the GPUs, each with a part of it in half precision. By default each has a complete copy."""
-    faiss = _import_faiss()
+    faiss = import_faiss()
     options = faiss.GpuMultipleClonerOptions()
     options.shard = True
     options.useFloat16 = True
@@ -457,6 +485,11 @@ def _encode(
     return rows
 
 
+def save_progress(folder: Path, settings: JsonObject, done: int) -> None:
+    """Note that the first `done` vectors are in the file. `Dense.build` continues after them."""
+    replace_file(folder / PROGRESS, json.dumps({"settings": settings, "done": done}), AGAIN)
+
+
 def _read_progress(folder: Path, settings: JsonObject) -> int:
     """Return the number of vectors that an interrupted build with these settings saved."""
     try:
@@ -468,7 +501,8 @@ def _read_progress(folder: Path, settings: JsonObject) -> int:
         return 0
 
 
-def _import_faiss() -> Any:
+def import_faiss() -> Any:
+    """Return FAISS. Raise a ConfigError if it is not installed."""
     try:
         import faiss
     except ImportError:

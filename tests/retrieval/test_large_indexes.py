@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kgqa.retrieval.dense import FAISS, GPU_LIMIT, Dense, nearest_exactly
+from kgqa.retrieval.dense import FAISS, GPU_LIMIT, VECTORS, Dense, nearest_exactly
 from tests.retrieval.word_vectors import CORPUS, QUERIES, Words, brute_force, dense, opened
 
 
@@ -64,17 +64,25 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Gpus:
     [("auto", list(range(8))), ("cuda:0,cuda:3", [0, 3])],
     ids=["all", "some"],
 )
-@pytest.mark.parametrize("backend", ["flat", "ivf"])
+@pytest.mark.parametrize(
+    ("backend", "storage"), [("flat", "float32"), ("flat", "float16"), ("ivf", "float32")]
+)
 def test_each_gpu_has_a_half_precision_part(
-    backend: str, device: str, numbers: list[int], gpus: Gpus, tmp_path: Path
+    backend: str, storage: str, device: str, numbers: list[int], gpus: Gpus, tmp_path: Path
 ) -> None:
-    retriever = dense(Words(), backend=backend, lists=2, probes=2, device=device)
-    results = opened(retriever, CORPUS, tmp_path).find_scored(QUERIES)
-    assert [list(each) for each in results] == [
-        brute_force(Words(), CORPUS, query) for query in QUERIES
-    ]
+    retriever = dense(Words(), backend=backend, storage=storage, lists=2, probes=2, device=device)
+    on_cpu = dense(Words(), storage=storage)
+    assert opened(retriever, CORPUS, tmp_path / "gpus").find_scored(QUERIES) == opened(
+        on_cpu, CORPUS, tmp_path / "cpu"
+    ).find_scored(QUERIES)
     options = {"shard": True, "useFloat16": True, "common_ivf_quantizer": backend == "ivf"}
     assert gpus.clones == [(options, numbers)]
+
+
+def test_exact_search_stores_vectors_once(tmp_path: Path) -> None:
+    pytest.importorskip("faiss", reason="faiss is not installed")
+    opened(dense(Words(), backend="flat"), CORPUS, tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == [VECTORS]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +106,8 @@ def random_vectors(count: int, dimensions: int = 32) -> Any:
 def search(retriever: Dense, vectors: Any, folder: Path) -> Any:
     import faiss
 
-    faiss.write_index(retriever._make_faiss(vectors), str(folder / FAISS))
+    if retriever.backend != "flat":
+        faiss.write_index(retriever._make_faiss(vectors), str(folder / FAISS))
     return retriever.search(vectors, folder)
 
 
