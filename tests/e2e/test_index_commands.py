@@ -31,7 +31,7 @@ def test_an_index_is_built_once_and_checked(kgqa: Kgqa) -> None:
     index = kgqa("data", "index", "dataset=demo")
     assert index.code == 0
     assert "137 passages" in index.out
-    assert index.folder.parts[:4] == ("outputs", "index", "demo", "bm25")
+    assert index.folder.parts[:3] == ("outputs", "index", "bm25")
     assert "already exists" in kgqa("data", "index", "dataset=demo").out
     checked = kgqa("data", "check-index", "dataset=demo")
     assert checked.code == 0
@@ -45,7 +45,7 @@ def test_an_index_is_built_once_and_checked(kgqa: Kgqa) -> None:
 def test_damaged_index_is_rejected_with_a_command(kgqa: Kgqa) -> None:
     searching = ("run", "method=retrieve_read", "dataset=demo", "engine=scripted", "limit=2")
     wanted = kgqa(*searching).text("predictions.jsonl")
-    (manifest,) = Path("outputs/index").glob("demo/bm25/*/manifest.json")
+    (manifest,) = Path("outputs/index").glob("bm25/*/manifest.json")
     file = max((manifest.parent / "finder").iterdir(), key=lambda file: file.stat().st_size)
     changed = bytearray(file.read_bytes())
     changed[len(changed) // 2] ^= 4

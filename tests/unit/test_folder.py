@@ -216,7 +216,7 @@ def test_last_is_the_run_that_ended_last() -> None:
 def test_sweeps_and_other_folders() -> None:
     run("demo/trace/small/a", 1)
     sweep = run("sweeps/beams", 2, "sweep.json", "report.html")
-    run("index/demo/bm25/0f0f0f", 1, "manifest.json")
+    run("index/bm25/0f0f0f", 1, "manifest.json")
     run(".cache/x/y/z", 1)
     assert (
         find_run("beams", sweeps=True)

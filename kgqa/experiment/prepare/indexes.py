@@ -38,7 +38,7 @@ EMBEDDED = 5_000
 
 
 def index_folder(session: Session) -> IndexFolder:
-    """Return the folder of the index of this dataset's corpus under this retriever, built or not."""
+    """Return the folder of a corpus' index under this retriever, built or not. Datasets with one corpus share it."""
     experiment, retriever = session.experiment, session.retriever
     made_from = corpus_identity_of(experiment.data.corpus)
     if isinstance(retriever, ExpandingRetriever) and retriever.writer:
@@ -48,7 +48,7 @@ def index_folder(session: Session) -> IndexFolder:
     shaping = r"[+~]*(dataset\.|collection[.=]|retriever\.|\w+@retriever)"
     own = [override for override in experiment.overrides if re.match(shaping, override)]
     command = " ".join(["kgqa data index", f"dataset={names[0]}", f"retriever={names[1]}", *own])
-    path = outputs().joinpath("index", *names, address)
+    path = outputs().joinpath("index", names[1], address)
     return IndexFolder(path, retriever, made_from, command, outputs() / "vectors")
 
 
