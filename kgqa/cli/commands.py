@@ -275,7 +275,9 @@ DATA_COMMANDS = (
         "index the corpus of a dataset before a run. Run it again to resume",
         "kgqa data index dataset=demo retriever=bm25",
         "kgqa.cli.data:build_index",
-        "key=value …  as for kgqa run",
+        """
+        key=value …    as for kgqa run
+        --import FILE  an index of FAISS with the vectors of dataset.corpus, such as FlashRAG's e5_Flat.index""",
     ),
     Command(
         "data check-index",

@@ -62,7 +62,7 @@ def build_index(args: Namespace, terminal: Terminal) -> None:
             show_plan(plan_index(session), passages, terminal, unit="passage")
             return
         folder, started = indexes.index_folder(session), time.monotonic()
-        manifest, is_new = indexes.build_index(session, terminal)
+        manifest, is_new = indexes.build_index(session, terminal, vars(args)["import"])
     took = f"built in {time.monotonic() - started:,.1f} s" if is_new else "already exists"
     terminal.line(f"{_describe(manifest)}, {took}")
     if warning := indexes.explain_lacks(manifest["corpus"], folder.command):

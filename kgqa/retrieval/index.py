@@ -18,7 +18,7 @@ from typing import Any
 from kgqa.calls import Program
 from kgqa.errors import DataError
 from kgqa.identity.component import identity_of
-from kgqa.protocols import ExpandingRetriever, MeasuredRetriever, Retriever
+from kgqa.protocols import ExpandingRetriever, MeasuredRetriever, Progress, Retriever
 from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, StoredPassages, store
 from kgqa.retrieval.search import PassageIndex
 from kgqa.retrieval.vector_store import store_vectors
@@ -41,6 +41,8 @@ FORMAT = 3
 FINDER, MANIFEST, LOCK = "finder", "manifest.json", ".lock"
 # stage, passages more, passages in all if that is known
 Advance = Callable[[str, int, int | None], None]
+# writes files of the retriever for the stored passages before it builds its index
+Prepare = Callable[[Sequence[Passage], Path, Progress], None]
 # with the model of an `ExpandingRetriever`
 RunProgram = Callable[[Program[Sequence[Passage]]], Sequence[Passage]]
 
@@ -64,7 +66,11 @@ class IndexFolder:
         return has_content(self.path / MANIFEST)
 
     def build(
-        self, passages: Iterable[Passage], advance: Advance, run: RunProgram | None = None
+        self,
+        passages: Iterable[Passage],
+        advance: Advance,
+        run: RunProgram | None = None,
+        prepare: Prepare | None = None,
     ) -> JsonObject:
         """Build the index unless it exists undamaged and without failed calls, and return its manifest.
 
@@ -102,6 +108,8 @@ class IndexFolder:
                 expanded = store([*whole, *added], self.path, lambda _: None)
                 corpus = replace(expanded, duplicates=corpus.duplicates)
             with closing(StoredPassages(self.path)) as stored:
+                if prepare is not None:
+                    prepare(stored, finder, lambda n: advance("importing", n, corpus.count))
                 self.retriever.build(stored, finder, lambda n: advance("indexing", n, corpus.count))
                 measured = self.retriever if isinstance(self.retriever, MeasuredRetriever) else None
                 lacks = measured.measure(stored, finder) if measured else {}

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import fields, is_dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar
 
 from kgqa.artifacts.metrics import LACKS
 from kgqa.calls import Program
+from kgqa.datasets.base import FileDataset
 from kgqa.datasets.passages import distinct_passages
 from kgqa.errors import ConfigError
 from kgqa.experiment.capabilities import find_servers
@@ -19,6 +21,7 @@ from kgqa.identity.component import corpus_identity_of, identity_of
 from kgqa.protocols import ExpandingRetriever, MeasuredRetriever
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.search import PassageIndex, PoolIndex, ServedRetriever
+from kgqa.retrieval.vector_import import VectorImport
 from kgqa.runtime.costs import total
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import INDEX_BUILD, monitor_work
@@ -52,9 +55,18 @@ def index_folder(session: Session) -> IndexFolder:
     return IndexFolder(path, retriever, made_from, command, outputs() / "vectors")
 
 
-def build_index(session: Session, display: Display) -> tuple[Mapping[str, Any], bool]:
-    """Build the index unless it exists. Return its manifest, and whether anything was built."""
+def build_index(
+    session: Session, display: Display, vectors: Path | None = None
+) -> tuple[Mapping[str, Any], bool]:
+    """Build the index unless it exists. Return its manifest, and whether anything was built.
+
+    vectors: an index of FAISS with the passages' vectors, which are then not computed.
+    """
     folder, passages = index_folder(session), 0
+    corpus = session.experiment.data.corpus
+    imported = None if vectors is None else VectorImport.of(vectors, session.retriever)
+    if imported is not None and not isinstance(corpus, FileDataset):
+        raise ConfigError(f"--import {vectors}: set the file of its passages, dataset.corpus=FILE")
     # a model can be called for hours before the first text is embedded
     for server in find_servers(session.retriever):
         server.check_server()
@@ -84,7 +96,11 @@ def build_index(session: Session, display: Display) -> tuple[Mapping[str, Any], 
             passages += more
             advance(step, more, of)
 
-        manifest = folder.build(session.experiment.data.corpus.passages(), count, run)
+        if imported is not None and isinstance(corpus, FileDataset):
+            records = imported.number(corpus.read_passages())
+            manifest = folder.build(records, count, run, imported.write)
+        else:
+            manifest = folder.build(corpus.passages(), count, run)
     return manifest, passages > 0
 
 
