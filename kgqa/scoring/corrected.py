@@ -16,7 +16,9 @@ from kgqa.scoring.intervals import wilson
 
 # the 97.5 % quantile of the normal distribution
 _Z = 1.959963984540054
-_PRIOR = 0.5  # Jeffreys' prior of a share
+_JEFFREYS = 0.5  # prior of each number of a table
+# of the two shares of labels. With Jeffreys' prior, 80 labels of 1,600 answers cover up to 97.4 % in simulation
+_LABELS = 0.4
 FEWEST = 20  # labels
 _SAMPLES = 10_000
 
@@ -69,9 +71,9 @@ class _Share:
     variance: float
 
     @classmethod
-    def of(cls, count: int, total: int) -> _Share:
-        """Return the posterior of a share under Jeffreys' prior."""
-        first, second = count + _PRIOR, total - count + _PRIOR
+    def of(cls, count: int, total: int, prior: float = _JEFFREYS) -> _Share:
+        """Return the posterior of a share. prior: what is added to the two numbers."""
+        first, second = count + prior, total - count + prior
         mean = first / (first + second)
         return cls(mean, mean * (1 - mean) / (first + second + 1))
 
@@ -101,8 +103,8 @@ def correct_by_own_labels(
     This is Tenenbein's estimate of double sampling (1970): the share of right answers among those that the judge
     accepts and among those that it rejects, weighted by the judge's verdicts on all answers. For verdicts of zeros and
     ones it equals prediction-powered inference (Angelopoulos et al., 2023) with the best tuning. The interval is a beta
-    distribution with the mean and the variance of the posterior under Jeffreys' prior. In simulation it covers 94 to
-    97 % from 80 labels on, also near 0 and 100 %, and is narrower than the interval of prediction-powered inference.
+    distribution with the mean and the variance of the posterior. In simulation it covers 93 to 97 % from 80 labels on,
+    also near 0 and 100 %, and is narrower than the interval of prediction-powered inference.
 
     Args:
         judged: the number of judged answers, with the labeled ones.
@@ -126,8 +128,8 @@ def correct_by_own_labels(
 
     weight = _Share.of(judged_right, judged)
     first, second = (
-        _Share.of(labels.right_right, labels.accepted),
-        _Share.of(labels.wrong_right, labels.rejected),
+        _Share.of(labels.right_right, labels.accepted, _LABELS),
+        _Share.of(labels.wrong_right, labels.rejected, _LABELS),
     )
     posterior = _Share(
         weight.mean * first.mean + (1 - weight.mean) * second.mean,
@@ -184,8 +186,8 @@ def labels_to_halve(judged_right: int, judged: int, labels: Table) -> int | None
     The variance has a part that only falls with more answers, so labels alone may not be enough.
     """
     judge = judged_right / judged
-    first = _Share.of(labels.right_right, labels.accepted).mean
-    second = _Share.of(labels.wrong_right, labels.rejected).mean
+    first = _Share.of(labels.right_right, labels.accepted, _LABELS).mean
+    second = _Share.of(labels.wrong_right, labels.rejected, _LABELS).mean
     of_answers = judge * (1 - judge) * (first - second) ** 2 / judged
     of_one_label = judge * first * (1 - first) + (1 - judge) * second * (1 - second)
     rest = (of_answers + of_one_label / labels.total) / 4 - of_answers
@@ -208,7 +210,7 @@ def kappa_interval(agreement: LabelAgreement) -> tuple[float, float] | None:
     )  # (L, L)
     shares = (
         np.random.default_rng(0)
-        .dirichlet(counts.ravel() + _PRIOR, _SAMPLES)
+        .dirichlet(counts.ravel() + _JEFFREYS, _SAMPLES)
         .reshape(-1, *counts.shape)
     )
     observed = np.trace(shares, axis1=1, axis2=2)

@@ -100,7 +100,7 @@ def test_labels_must_be_of_judged_answers(labels: Table) -> None:
 
 
 @pytest.mark.parametrize("name", JUDGES)
-@pytest.mark.parametrize(("judged", "count"), [(400, 80), (400, 200), (1600, 100)])
+@pytest.mark.parametrize(("judged", "count"), [(400, 80), (400, 200), (1600, 80), (1600, 100)])
 def test_interval_by_own_labels_covers(name: str, judged: int, count: int) -> None:
     accuracy = JUDGES[name][0]
     generator = np.random.default_rng(53)
@@ -113,26 +113,29 @@ def test_interval_by_own_labels_covers(name: str, judged: int, count: int) -> No
             int(accepted) + table.right_right + table.right_wrong, judged, table
         )
         covered += includes(estimate, 100 * accuracy)
-    # 1,000 studies: two standard errors are 1.4 points
-    assert 0.93 <= covered / STUDIES <= 0.98
+    assert 0.93 <= covered / STUDIES <= 0.97
 
 
-@pytest.mark.parametrize("name", ["strict", "good", "lenient", "few right"])
-def test_interval_by_rates_covers(name: str) -> None:
+# near 0 and 100 % the interval ends there, so that it misses the truth on one side only
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("strict", 0.985), ("good", 0.985), ("lenient", 0.985), ("few right", 1), ("few wrong", 1)],
+)
+@pytest.mark.parametrize("count", [80, 150])
+def test_interval_by_rates_covers(name: str, count: int, most: float) -> None:
     accuracy = JUDGES[name][0]
     generator = np.random.default_rng(54)
-    labeled = generator.multinomial(
-        150, cells_of(0.5, *JUDGES[name][1:]), size=STUDIES
-    )  # of another set of answers
+    # of another set of answers
+    labeled = generator.multinomial(count, cells_of(0.5, *JUDGES[name][1:]), size=STUDIES)
     accepted = generator.binomial(400, sum(cells_of(*JUDGES[name])[:2]), size=STUDIES)
     covered = 0
     for row, right in zip(labeled, accepted, strict=True):
         estimate = correct_by_rates(int(right), 400, Table(*map(int, row)))
         covered += includes(estimate, 100 * accuracy)
-    assert 0.93 <= covered / STUDIES <= 0.98
+    assert 0.93 <= covered / STUDIES <= most
 
 
-@pytest.mark.parametrize("name", ["strict", "good", "few wrong"])
+@pytest.mark.parametrize("name", ["strict", "good", "lenient", "few right", "few wrong"])
 def test_kappa_interval_covers(name: str) -> None:
     generator = np.random.default_rng(55)
     cells = cells_of(*JUDGES[name])
@@ -142,14 +145,14 @@ def test_kappa_interval_covers(name: str) -> None:
     covered, studies = 0, 0
     # equal tables have equal intervals
     rows, times = np.unique(
-        generator.multinomial(100, cells, size=STUDIES), axis=0, return_counts=True
+        generator.multinomial(80, cells, size=STUDIES), axis=0, return_counts=True
     )
     for row, count in zip(rows, times, strict=True):
         first = ["r"] * (row[0] + row[1]) + ["w"] * (row[2] + row[3])
         second = ["r"] * row[0] + ["w"] * row[1] + ["r"] * row[2] + ["w"] * row[3]
         if ends := kappa_interval(agreement(first, second)):
             covered, studies = covered + count * (ends[0] <= true <= ends[1]), studies + count
-    assert 0.93 <= covered / studies <= 0.975
+    assert 0.93 <= covered / studies <= 0.97
 
 
 def test_kappa_interval_needs_a_kappa() -> None:
@@ -208,13 +211,20 @@ def recorded_verdicts() -> np.ndarray:
 def test_corrected_interval_covers_recorded_verdicts(judge: int, naive: float, count: int) -> None:
     verdicts, generator = recorded_verdicts(), np.random.default_rng(56)
     truth, covered, by_judge = 100 * verdicts[:, 2].mean(), 0, 0
-    for _ in range(STUDIES):
+    studies = 4 * STUDIES
+    for _ in range(studies):
         sample = verdicts[generator.integers(len(verdicts), size=400)]
-        pairs = [(bool(row[judge]), bool(row[2])) for row in sample[:count]]
+        accepted, correct = sample[:count, judge] == 1, sample[:count, 2] == 1
         right = int(sample[:, judge].sum())
-        estimate = correct_by_own_labels(right, 400, Table.count(pairs))
+        labels = Table(
+            int((accepted & correct).sum()),
+            int((accepted & ~correct).sum()),
+            int((~accepted & correct).sum()),
+            int((~accepted & ~correct).sum()),
+        )
+        estimate = correct_by_own_labels(right, 400, labels)
         covered += includes(estimate, truth)
         low, high = wilson_interval(right / 4, 400)
         by_judge += low <= truth <= high
-    assert covered / STUDIES >= 0.94
-    assert by_judge / STUDIES <= naive
+    assert 0.94 <= covered / studies <= 0.97
+    assert by_judge / studies <= naive
