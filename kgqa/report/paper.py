@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import fsum
@@ -12,6 +12,7 @@ from pathlib import Path
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
 from kgqa.artifacts.run import SWEEP, FinishedRun
 from kgqa.artifacts.sweep import REPEAT, SET, Cell, Sweep
+from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.report.columns import name_by_settings
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
@@ -26,7 +27,6 @@ MEAN = "mean"
 DEFAULT_METRICS = ("em", "f1")
 # keys of commands, with those below them
 NOT_IN_ROWS = (
-    "dataset",
     "limit",
     "sample",
     "run_name",
@@ -34,6 +34,7 @@ NOT_IN_ROWS = (
     "sweep",
     REPEAT,
 )
+OF_DATASET = "dataset."
 # scores without an entry in METRICS
 OTHERS = {"judge": "judge", "corrected": "corrected"}
 DATASETS = {
@@ -149,13 +150,19 @@ class PaperTable:
 
     @cached_property
     def names(self) -> dict[int, str]:
-        """Return the row of each entry: its method, and the settings that differ among the runs of this method."""
+        """Return the row of each entry: its method, and the settings that differ among the runs of this method.
+
+        Settings of a dataset count if they differ among the runs on this dataset.
+        """
         names = {}
         for entry in self.entries:
             same = [other for other in self.entries if other.method == entry.method]
+            on_dataset = [other for other in same if other.dataset == entry.dataset]
             keys = dict.fromkeys(key for other in same for key in other.settings)
             differing = [
-                key for key in keys if len({other.settings.get(key) for other in same}) > 1
+                key
+                for key in keys
+                if _differs(key, on_dataset if key.startswith(OF_DATASET) else same)
             ]
             own = {key: entry.settings[key] for key in differing if key in entry.settings}
             names[id(entry)] = name_by_settings({"method": entry.method, **own})
@@ -439,7 +446,9 @@ def read_entries(places: Sequence[Path]) -> list[Entry]:
     entries = []
     for place in places:
         if not (place / SWEEP).is_file():
-            entries.append(Entry(FinishedRun.read(place)))
+            run = FinishedRun.read(place)
+            arguments = (text for text in run.manifest.command if "=" in text)
+            entries.append(Entry(run, _row_settings(override_values(arguments), {"method"})))
             continue
         cells = [
             cell
@@ -467,14 +476,22 @@ def _read_cells(cells: Sequence[Cell], axes: Mapping[str, object]) -> list[Entry
     for first, *others in groups.values():
         # sets of examples vary with the repeat
         omitted = {"method", *([SET] if REPEAT in axes and SET not in axes else [])}
-        values = {
-            key: value
-            for key, value in first.values.items()
-            if key not in omitted and key.partition(".")[0] not in NOT_IN_ROWS
-        }
         runs = [FinishedRun.read(cell.run) for cell in (first, *others) if cell.run]
-        entries.append(Entry(runs[0], values, others=runs[1:]))
+        entries.append(Entry(runs[0], _row_settings(first.values, omitted), others=runs[1:]))
     return entries
+
+
+def _row_settings(values: Mapping[str, str], omitted: Collection[str]) -> dict[str, str]:
+    """Return the values of a command that can name a row."""
+    return {
+        key: value
+        for key, value in values.items()
+        if key not in {*omitted, "dataset"} and key.partition(".")[0] not in NOT_IN_ROWS
+    }
+
+
+def _differs(key: str, entries: Sequence[Entry]) -> bool:
+    return len({entry.settings.get(key) for entry in entries}) > 1
 
 
 def table_file(form: str) -> str:

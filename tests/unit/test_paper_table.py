@@ -96,6 +96,17 @@ def test_rows_name_what_differs() -> None:
     assert PaperTable(rows, ["em"]).rows == ["trace · top 20", "trace · top 5", "golden"]
 
 
+def test_rows_name_changed_passages_of_a_dataset() -> None:
+    perturbed = {"dataset.perturb": "remove_gold"}
+    rows = [
+        entry("golden", 1, **{"dataset.perturb": "null"}),
+        entry("golden", 0, **perturbed),
+        # another path of another dataset is no other row
+        entry("golden", 1, dataset="2wiki", **{"dataset.path": "dev.json"}),
+    ]
+    assert PaperTable(rows, ["em"]).rows == ["golden", "golden · perturb remove_gold"]
+
+
 @pytest.mark.parametrize(
     ("rows", "metrics", "baseline", "message"),
     [
