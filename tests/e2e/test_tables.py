@@ -50,11 +50,18 @@ def test_sweep_and_run_become_one_table(kgqa: Kgqa, sweep: str) -> None:
 
 def test_rows_of_single_runs_name_their_settings(kgqa: Kgqa) -> None:
     for name, perturb in (("plain", "null"), ("without", "remove_gold")):
-        words = ("method=golden", "limit=4", f"dataset.perturb={perturb}", f"output_dir={name}")
+        words = (
+            "method=all_documents",
+            "limit=4",
+            f"dataset.perturb={perturb}",
+            f"output_dir={name}",
+        )
         assert kgqa("run", *words, *QUICK).code == 0
     ran = kgqa("report", "plain", "without", "--table", "paper", "--format", "md")
     assert ran.code == 0, ran.err
-    assert "| golden · perturb remove_gold |" in Path("plain/table.md").read_text(encoding="utf-8")
+    assert "| all_documents · perturb remove_gold |" in Path("plain/table.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_judge_of_a_later_evaluation_has_a_column(kgqa: Kgqa, sweep: str) -> None:
