@@ -13,7 +13,7 @@ from kgqa.artifacts.metrics import METRICS as METRICS_FILE
 from kgqa.artifacts.trace import TracedCall, TracedQuestion, read_trace
 from kgqa.errors import KgqaError
 from kgqa.experiment.evaluate import open_run
-from kgqa.scoring.intervals import pool_interval, share_interval
+from kgqa.scoring.intervals import Z, difference_interval, pool_interval, share_interval
 from kgqa.scoring.published_delta import FEW, Ours, PublishedMetric, read_parts, scale_of
 from kgqa.scoring.questions import METRICS, ScoredQuestion
 from kgqa.types import Json, Usage
@@ -71,8 +71,17 @@ def compare_rows(first: Sequence[Path], second: Sequence[Path], metric: Publishe
     if len(shared) < FEW:
         return 0
     moved = [fmean(run[key] for run in mine) - fmean(run[key] for run in theirs) for key in shared]
-    mean = fmean(moved)
-    return 0 if abs(mean) <= 1.96 * stdev(moved) / sqrt(len(moved)) else 1 if mean > 0 else -1
+    low, high = _difference_interval(moved, metric)
+    return 1 if low > 0 else -1 if high < 0 else 0
+
+
+def _difference_interval(moved: Sequence[float], metric: PublishedMetric) -> tuple[float, float]:
+    """Return the 95 % interval of a mean difference: that of `kgqa compare` for percentages, else the normal one."""
+    if metric.unit == "%":
+        low, high = difference_interval([points / 100 for points in moved])
+        return 100 * low, 100 * high
+    half = Z * stdev(moved) / sqrt(len(moved))
+    return fmean(moved) - half, fmean(moved) + half
 
 
 def _pool(folders: Sequence[Path], metric: PublishedMetric) -> tuple[float, float, float] | None:
