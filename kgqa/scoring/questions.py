@@ -6,8 +6,8 @@ metrics.json, reports, sweeps, comparisons, the viewer and exports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kgqa.artifacts.metrics import ScoreSummary
@@ -52,6 +52,8 @@ class ScoredQuestion:
     support: SupportScores
     # of all passages that come with the question, as if they were used
     given: SupportScores
+    # by the user's metrics, each of which is called once for the question
+    own: Mapping[str, float | None] = field(default_factory=dict)
     # answered, and abstained from its twin. None: no twin was answered
     pair_right: bool | None = None
 
@@ -217,6 +219,10 @@ class _Registry(Mapping[str, Metric]):
     def __len__(self) -> int:
         return len(self._metrics())
 
+    def items(self) -> ItemsView[str, Metric]:
+        # the inherited method would list the user's files once per metric
+        return self._metrics().items()
+
     def _metrics(self) -> Mapping[str, Metric]:
         own = list_own_metrics()
         if clashes := own.keys() & BUILT_IN.keys():
@@ -233,7 +239,7 @@ def _wrap(name: str, metric: OwnMetric) -> Metric:
     return Metric(
         name,
         metric.label,
-        lambda row: metric.share(row.question, row.answer),
+        lambda row: row.own.get(name),
         column=True,
         tested=True,
         lower_is_better=metric.lower_is_better,
@@ -298,7 +304,7 @@ def score_questions(
 def score_question(question: Question, prediction: Prediction, profile: str) -> ScoredQuestion:
     """Score the answer and the evidence of a prediction. An unanswerable question is right if the answer abstains.
 
-    Raises DataError: the question has no gold answer. ConfigError: no such profile.
+    Raises DataError: the question has no gold answer. ConfigError: no such profile, or a metric of the user fails.
     """
     if not question.answers:
         raise DataError(f"question {question.id} has no answers, so its answer cannot be scored")
@@ -315,8 +321,17 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
             pool_support = score_support(
                 [passage.id for passage in question.passages], question.support
             )
+    own = {name: metric.share(question, answer) for name, metric in list_own_metrics().items()}
     return ScoredQuestion(
-        question, prediction, profile, shares["em"], shares["f1"], contained, support, pool_support
+        question,
+        prediction,
+        profile,
+        shares["em"],
+        shares["f1"],
+        contained,
+        support,
+        pool_support,
+        own,
     )
 
 

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from kgqa.artifacts.predictions import Prediction
 from kgqa.errors import ConfigError
 from kgqa.scoring.own_metrics import OwnMetric
+from kgqa.scoring.questions import collect_shares, prediction_lines, score_questions
+from kgqa.scoring.summary import summarise
 from kgqa.types import Question
 
 QUESTION = Question("q1", "Who?", ("Ann",))
@@ -52,3 +55,34 @@ def test_failed_question_counts_as_the_worst_or_not(
     lower_is_better: bool, share: float | None
 ) -> None:
     assert metric(1.0, lower_is_better=lower_is_better).share(QUESTION, None) == share
+
+
+COUNTED = """
+calls = []
+
+
+def count_words(question, answer):
+    calls.append(question.id)
+    return 0.5
+"""
+
+
+def test_metric_is_called_once_per_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf/metric").mkdir(parents=True)
+    (tmp_path / "conf/metric/counted.yaml").write_text("_target_: counted_metric.count_words\n")
+    (tmp_path / "counted_metric.py").write_text(COUNTED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    rows = score_questions([QUESTION], {"q1": Prediction("q1", "Ann")}, "musique")
+    summary = summarise(rows)
+    (line,) = prediction_lines(rows, summary)
+
+    import counted_metric  # type: ignore[import-not-found]
+
+    assert summary.score("counted").mean == 50.0
+    assert collect_shares(rows)["counted"] == {"q1": 0.5}
+    assert line["em"] == 100.0
+    assert counted_metric.calls == ["q1"]
