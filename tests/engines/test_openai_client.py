@@ -323,19 +323,13 @@ LIMITED = Abilities().learn(
     ids=["learned", "joined with others", "others joined with it"],
 )
 def test_top_logprobs_follow_the_limit_of_the_server(abilities: Abilities) -> None:
-    assert (abilities.fit(LISTING), abilities.flags(LISTING)) == (
-        {**LISTING, "top_logprobs": 20},
-        (),
-    )
+    assert abilities.fit(LISTING) == ({**LISTING, "top_logprobs": 20}, ())
 
 
 @pytest.mark.parametrize("message", ["logprobs are not supported", "top_logprobs: 3 unsupported"])
 def test_logprobs_are_omitted_if_unsupported(message: str) -> None:
     without_lists = Abilities().learn(Refused(400, {"message": message}), LISTING)
-    assert (without_lists.fit(LISTING), without_lists.flags(LISTING)) == (
-        {"max_tokens": 1},
-        ("no_logprobs",),
-    )
+    assert without_lists.fit(LISTING) == ({"max_tokens": 1}, ("no_logprobs",))
 
 
 def test_parsed_choice(serving: Serving) -> None:

@@ -83,7 +83,7 @@ class Connection:
         retries = self.transport.policy.retries if request.get("temperature") else 1
         abilities, charged, attempts = self._abilities, Usage(), 0
         while True:
-            fitted = abilities.fit(request)
+            fitted, missing = abilities.fit(request)
             read = partial(read_response, request=fitted)
             dropped_seed = "" if "seed" in fitted else str(request.get("seed", ""))
             salt = dropped_seed + "+" * attempts
@@ -100,7 +100,7 @@ class Connection:
             self.budget.spend(response.reply.usage)
             attempts += 1
             if not response.invalid:
-                flags = (*abilities.flags(request), *response.reply.flags)
+                flags = (*missing, *response.reply.flags)
                 if (
                     self.names_model
                     and isinstance(response.model, str)

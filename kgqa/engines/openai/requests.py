@@ -12,7 +12,7 @@ from typing import Literal
 from kgqa.calls import Generate
 from kgqa.engines.grammar import bound_schema
 from kgqa.engines.openai.messages import find_lengths
-from kgqa.engines.openai.responses import SCHEMAS, estimate_prompt
+from kgqa.engines.openai.responses import SCHEMAS, Flags, estimate_prompt
 from kgqa.engines.openai.transport import Refused
 from kgqa.engines.thinking import NO_THINKING, Thinking
 from kgqa.errors import ConfigError, PromptTooLong
@@ -105,22 +105,17 @@ class Abilities:
     rejected: frozenset[str] = frozenset()
     max_logprobs: int = sys.maxsize  # for one token
 
-    def fit(self, body: Mapping[str, Json]) -> dict[str, Json]:
-        """Return the request in the form that this server accepts."""
-        fitted = {
-            key: value for key, value in body.items() if _feature(key, value) not in self.rejected
-        }
+    def fit(self, body: Mapping[str, Json]) -> tuple[dict[str, Json], Flags]:
+        """Return the request in the form that this server accepts, and flags for its missing parts."""
+        missing = [key for key, value in body.items() if _feature(key, value) in self.rejected]
+        fitted = {key: value for key, value in body.items() if key not in missing}
         if RENAMED in body and RENAMED not in fitted:
             fitted[NEW_NAME] = body[RENAMED]
         for key in LISTS:
             if type(fitted.get(key)) is int:
                 fitted[key] = min(fitted[key], self.max_logprobs)
-        return fitted
-
-    def flags(self, body: Mapping[str, Json]) -> tuple[str, ...]:
-        """Return flags for the parts of this request that the server does not support."""
-        missing = [key for key, value in body.items() if _feature(key, value) in self.rejected]
-        return tuple(dict.fromkeys(flag for key in missing if (flag := OPTIONAL.get(key))))
+        flags = dict.fromkeys(flag for key in missing if (flag := OPTIONAL.get(key)))
+        return fitted, tuple(flags)
 
     def __or__(self, other: Abilities) -> Abilities:
         """Return what both have learned."""
