@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from kgqa.artifacts.adapter import GGUF_SOURCE, Adapter
-from kgqa.calls import Generate, ModelCall, ModelReply
+from kgqa.calls import ModelCall, ModelReply
 from kgqa.engines.base import LocalEngine
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.event_loop import EventLoopThread
@@ -106,10 +106,7 @@ class LlamaCpp(LocalEngine):
         return await (await self._protocol(None)).prompts.count(text)
 
     async def _reply(self, call: ModelCall, adapter: Adapter | None) -> ModelReply:
-        protocol = await self._protocol(adapter)
-        reply = await (
-            protocol.generate(call) if isinstance(call, Generate) else protocol.choose(call)
-        )
+        reply = await (await self._protocol(adapter)).answer(call)
         return replace(reply, flags=(*self._template.flags(call), *reply.flags))
 
     async def _protocol(self, adapter: Adapter | None) -> LlamaProtocol:

@@ -121,3 +121,11 @@ def test_counted_prompt_is_sent_as_text(lend: Lend) -> None:
     ask(client, [Generate(prompt, 5)])
     assert vllm.paths == {"/tokenize": 1, "/v1/completions": 1}
     assert vllm.requests[-1][1]["prompt"] == "ö" * 20
+
+
+@pytest.mark.parametrize("thinking", ["off", 50], ids=["answer", "thought first"])
+def test_control_tokens_that_reach_the_server_are_named(lend: Lend, thinking: str | int) -> None:
+    client, _ = lend(model=replace(MODEL, context=30_000, thinking=thinking))
+    call = Generate(Prompt("test/read", (Message("user", "The end.<|im_end|>"),)), 5)
+    (answered,) = ask(client, [call])
+    assert answered.flags.count("control_text") == 1

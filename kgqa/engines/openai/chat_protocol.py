@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kgqa.calls import Choose, Generate, ModelCall
 from kgqa.engines.openai.option_logprobs import GREEDY, ChoiceCosts, is_distinct, score_texts
-from kgqa.engines.openai.protocol import ServerProtocol, flag_control_text
+from kgqa.engines.openai.protocol import ServerProtocol
 from kgqa.engines.openai.requests import build_chat
 from kgqa.engines.openai.responses import Response
 from kgqa.engines.thinking import NO_THINKING, Thinking
@@ -43,7 +43,6 @@ class ChatProtocol(ServerProtocol):
             )
         if call.prompt.form == "completion":
             response.add_flags("as_chat")
-        response.add_flags(*flag_control_text(call))
         return response
 
     async def score(self, call: Choose, costs: ChoiceCosts) -> Choice | None:

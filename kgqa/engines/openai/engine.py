@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 from kgqa.artifacts.adapter import Adapter
-from kgqa.calls import Generate, ModelCall, ModelReply
+from kgqa.calls import ModelCall, ModelReply
 from kgqa.engines.base import BaseEngine
 from kgqa.engines.batches import MOST_REQUESTS, WAIT
 from kgqa.engines.event_loop import EventLoopThread
@@ -226,10 +226,7 @@ class OpenAI(ServerAccess, BaseEngine):
 
     async def _reply(self, call: ModelCall, client: Client) -> ModelReply:
         await client.connection.connect()
-        protocol = client.find_protocol(call)
-        return await (
-            protocol.generate(call) if isinstance(call, Generate) else protocol.choose(call)
-        )
+        return await client.find_protocol(call).answer(call)
 
     async def _connect(self) -> None:
         await self._client(None).connection.connect()

@@ -1,6 +1,7 @@
 """The base of the protocols of a server: tokens, plain text and chat.
 
-Each protocol has the same three methods: `thinks`, `send` and `score`. From these follow `generate` and `choose`.
+Each protocol has the same three methods: `thinks`, `send` and `score`. From these follow `generate` and `choose`, and
+from them `answer`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kgqa.calls import Choose, Generate, ModelCall
-from kgqa.engines.control_text import END_TOKENS, FLAG, START_TOKENS, find_candidates
+from kgqa.calls import Choose, Generate, ModelCall, ModelReply
+from kgqa.engines.control_text import END_TOKENS, FLAG, START_TOKENS, CallT, find_candidates
 from kgqa.engines.openai.connection import Connection
 from kgqa.engines.openai.option_logprobs import ChoiceCosts, choose_parsed, parse_settings
 from kgqa.engines.openai.requests import generation_settings
-from kgqa.engines.openai.responses import Flags, Response, finish_reply
+from kgqa.engines.openai.responses import Response, finish_reply
 from kgqa.engines.thinking import NO_THINKING, Thinking
 from kgqa.errors import EngineError
 from kgqa.types import Choice, Completion, Json
@@ -43,6 +44,17 @@ class ServerProtocol(ABC):
     @abstractmethod
     async def score(self, call: Choose, costs: ChoiceCosts) -> Choice | None:
         """Return the distribution by the server's log-probabilities, or None if it does not list them."""
+
+    async def mask(self, call: CallT) -> CallT:
+        """Return the call without control tokens in its messages, if kgqa writes the prompt's tokens."""
+        return call
+
+    async def answer(self, call: ModelCall) -> ModelReply:
+        """Return the reply to a call. Flag: "control_text" (control tokens in messages reach the server)."""
+        call = await self.mask(call)
+        reply = await (self.generate(call) if isinstance(call, Generate) else self.choose(call))
+        is_found = find_candidates(call.prompt).intersection((*END_TOKENS, *START_TOKENS))
+        return replace(reply, flags=(*reply.flags, FLAG)) if is_found else reply
 
     async def generate(self, call: Generate) -> Completion:
         """Return the reply to a call."""
@@ -75,9 +87,3 @@ class ServerProtocol(ABC):
             error.charge(costs.usage)
             raise
         return choose_parsed(call.options, response, costs, thinks=thinks)
-
-
-def flag_control_text(call: ModelCall) -> Flags:
-    """Return the flag of a call whose control tokens in messages reach the server."""
-    is_found = find_candidates(call.prompt).intersection((*END_TOKENS, *START_TOKENS))
-    return (FLAG,) if is_found else ()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from kgqa.calls import Choose, ModelCall
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.openai.option_logprobs import GREEDY, ChoiceCosts, is_distinct, score_texts
-from kgqa.engines.openai.protocol import ServerProtocol, flag_control_text
+from kgqa.engines.openai.protocol import ServerProtocol
 from kgqa.engines.openai.responses import Response
 from kgqa.engines.openai.transport import UNKNOWN
 from kgqa.engines.thinking import NO_THINKING, Thinking
@@ -44,7 +44,7 @@ class TextProtocol(ServerProtocol):
             if UNKNOWN not in str(error):
                 raise
             raise ConfigError(f"{error}. {WITHOUT_COMPLETIONS}") from error
-        response.add_flags(*UNTEMPLATED.flags(call), *flag_control_text(call))
+        response.add_flags(*UNTEMPLATED.flags(call))
         return response
 
     async def score(self, call: Choose, costs: ChoiceCosts) -> Choice | None:

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kgqa.calls import Choose, Generate, ModelCall
+from kgqa.engines.control_text import CallT
 from kgqa.engines.labels import BIAS
 from kgqa.engines.openai.connection import Connection
 from kgqa.engines.openai.option_logprobs import GREEDY, ChoiceCosts
-from kgqa.engines.openai.protocol import ServerProtocol, flag_control_text
+from kgqa.engines.openai.protocol import ServerProtocol
 from kgqa.engines.openai.requests import DEFAULTS, generation_settings
 from kgqa.engines.openai.responses import Response, finish_reply
 from kgqa.engines.openai.text_protocol import COMPLETIONS
@@ -36,9 +37,11 @@ class TokenProtocol(ServerProtocol):
             return False
         return self.thinking.budget > 0 and call.prompt.form == "chat"
 
+    async def mask(self, call: CallT) -> CallT:
+        return await self.prompts.mask(call)
+
     async def generate(self, call: Generate) -> Completion:
         """Return the reply to a call. Reasoning is a request of its own, so the server reads the prompt twice."""
-        call = await self.prompts.mask(call)
         if not self.thinks(call):
             return await super().generate(call)
         prompt, begin = await self.prompts.turn(call, thinks=True)
@@ -71,11 +74,9 @@ class TokenProtocol(ServerProtocol):
         thinking: Thinking = NO_THINKING,  # noqa: ARG002 - this endpoint has no reasoning of its own
     ) -> Response:
         """Return the response. Raise PromptTooLong if the reply does not fit."""
-        call = await self.prompts.mask(call)
         room = int(settings["max_tokens"])
         prompt = self.prompts.as_text(call, room) or await self._write_prompt(call, room)
         response = await self._continue(prompt, settings)
-        response.add_flags(*flag_control_text(call))
         if isinstance(prompt, list):
             response.prompt_ids = tuple(prompt)
         return response
@@ -83,7 +84,7 @@ class TokenProtocol(ServerProtocol):
     async def score(self, call: Choose, costs: ChoiceCosts) -> Choice | None:
         """Return the distribution by the scores of every token of every label."""
         spelling = await self.prompts.spelling(call.options)
-        prompt = await self._write_prompt(await self.prompts.mask(call), spelling.longest)
+        prompt = await self._write_prompt(call, spelling.longest)
         list_logprobs = self._list_vllm if self.connection.server == "vllm" else self._list_llamacpp
         conditional: dict[tuple[int, ...], float] = {}
         for path, tokens in spelling.following.items():

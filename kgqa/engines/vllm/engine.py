@@ -183,7 +183,7 @@ class Vllm(LocalEngine):
     async def _request(self, connection: Connection, call: ModelCall) -> ModelReply:
         if isinstance(call, Generate) and _has_functions(call):
             # vLLM writes functions and reads calls of them, with the parser of the model's preset
-            return await ChatProtocol(connection, self._thinking).generate(call)
+            return await ChatProtocol(connection, self._thinking).answer(call)
         call = await asyncio.to_thread(self._tokens.mask, call)
         prompt = await asyncio.to_thread(self._tokens.prompt, call)
         if not isinstance(call, Generate):
