@@ -150,7 +150,7 @@ INSTEAD = (
 )  # fmt: skip
 VARIABLE = re.compile(r"[A-Z_]+=")
 MANY = re.compile(
-    r"^(\w+=\S+ )*kgqa (run|data verify|data index|reproduce|collect|train|kg link\S*|kg build|kg export|tune) "
+    r"^(\w+=\S+ )*kgqa (run|data index|reproduce|collect|train|kg link\S*|kg build|kg export|tune) "
 )
 NUMBERED = re.compile(r"(\b(limit|sample|tune\.dev|protocol)=|--(from|list|help)\b)")
 

@@ -26,7 +26,6 @@ from kgqa.util.redaction import describe_error
 PREDICTIONS = "predictions.jsonl"
 # of a running run, in the order in which questions finish
 PARTIAL_PREDICTIONS = "predictions.partial.jsonl"
-VERDICTS = (VALID, NOISE, UNVERIFIED) = ("valid", "noise", "unverified")  # flags of method=verify
 _KEYS = (
     "answer",
     "error",
@@ -98,11 +97,6 @@ class Prediction:
     def scored_answer(self) -> str | None:
         """Return the answer, or None for a failed question."""
         return self.answer if self.error is None else None
-
-    @property
-    def verdict(self) -> str | None:
-        """Return what method=verify decided about the question, or None for another method and a failed question."""
-        return next((flag for flag in VERDICTS if flag in self.flags), None)
 
     def passages_of(self, question: Question) -> tuple[str, ...] | None:
         """Return the ids of the passages, or None if unknown. A title without a passage counts as a passage."""

@@ -235,7 +235,7 @@ INSPECT_COMMANDS = (
 DATA_COMMANDS = (
     Command(
         "data",
-        "list, download, check, verify or index datasets and corpora",
+        "list, download, check or index datasets and corpora",
         "kgqa data download dataset=musique",
     ),
     Command(
@@ -259,16 +259,6 @@ DATA_COMMANDS = (
         "kgqa data check dataset=demo",
         "kgqa.cli.data:check_dataset",
         "key=value …  as for kgqa run",
-    ),
-    Command(
-        "data verify",
-        "find questions that their gold passages do not answer: kgqa run method=verify",
-        """kgqa data verify dataset=musique limit=12 dry_run=true
-        kgqa data verify dataset=musique method.list=musique_val_wrong.txt""",
-        "kgqa.cli.run:verify",
-        """
-        key=value …  as for kgqa run method=verify
-        --prompts    with dry_run=true: also print the first prompt of each template""",
     ),
     Command(
         "data index",

@@ -31,15 +31,10 @@ def run(args: Namespace, terminal: Terminal) -> int:
         from kgqa.cli.sweep import sweep
 
         return sweep(args.overrides, terminal)
-    return run_one(args.overrides, terminal, with_prompts=args.prompts)
+    return _run_one(args.overrides, terminal, with_prompts=args.prompts)
 
 
-def verify(args: Namespace, terminal: Terminal) -> int:
-    """Run method=verify."""
-    return run_one(["method=verify", *args.overrides], terminal, with_prompts=args.prompts)
-
-
-def run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool = False) -> int:
+def _run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool) -> int:
     """Run one experiment, or plan it with `dry_run=true`. The run's folder is the last line."""
     experiment = compose_experiment(overrides)
     with Session(experiment) as session:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kgqa.artifacts.predictions import UNVERIFIED, VALID, run_predictions
+from kgqa.artifacts.predictions import run_predictions
 from kgqa.artifacts.run import FinishedRun
 from kgqa.errors import DataError
+from kgqa.scoring.questions import UNVERIFIED, VALID, find_verdict
 
 
 def load_flagged(path: str | None) -> frozenset[str] | None:
@@ -42,7 +43,7 @@ def read_labels(folder: Path, sha256: str) -> dict[str, str]:
     """
     verified = FinishedRun.read(folder).manifest.dataset
     verdicts = {
-        prediction.question_id: prediction.verdict for prediction in run_predictions(folder)
+        prediction.question_id: find_verdict(prediction) for prediction in run_predictions(folder)
     }
     if not any(verdicts.values()):
         raise DataError(

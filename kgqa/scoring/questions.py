@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kgqa.artifacts.metrics import ScoreSummary
-from kgqa.artifacts.predictions import NOISE, Prediction
+from kgqa.artifacts.predictions import Prediction
 from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.metrics import abstains, containment, score
 from kgqa.scoring.own_metrics import OwnMetric, list_own_metrics
 from kgqa.types import Json, Question
 
+# flags of method=verify
+VERDICTS = (VALID, NOISE, UNVERIFIED) = ("valid", "noise", "unverified")
 # the type of questions about a document's pages and tables (KGP §4)
 STRUCTURAL = "structural"
 
@@ -114,8 +116,13 @@ def _of_pair(share: Share) -> Share:
     return lambda row: None if row.pair_right is None else share(row) if row.pair_right else 0.0
 
 
+def find_verdict(prediction: Prediction) -> str | None:
+    """Return what method=verify decided about the question, or None for another method and a failed question."""
+    return next((flag for flag in VERDICTS if flag in prediction.flags), None)
+
+
 def _is_noise(row: ScoredQuestion) -> float | None:
-    verdict = row.prediction.verdict
+    verdict = find_verdict(row.prediction)
     return None if verdict is None else float(verdict == NOISE)
 
 

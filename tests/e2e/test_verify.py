@@ -11,6 +11,7 @@ import pytest
 from kgqa.artifacts.predictions import question_ids, run_predictions
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineError
+from kgqa.scoring.questions import find_verdict
 from kgqa.types import Json
 from kgqa.util.digests import text_digest
 from tests.e2e.conftest import QUICK, Kgqa, Ran, before_each_call, lines_of, refused, write_rules
@@ -44,7 +45,9 @@ def verify(kgqa: Kgqa, folder: Path, *more: str) -> Ran:
 
 
 def verdicts(folder: Path) -> Mapping[str, str | None]:
-    return {prediction.question_id: prediction.verdict for prediction in run_predictions(folder)}
+    return {
+        prediction.question_id: find_verdict(prediction) for prediction in run_predictions(folder)
+    }
 
 
 def flags(ran: Ran) -> Json:
@@ -106,12 +109,6 @@ def test_trace_shows_the_path_of_a_verdict(kgqa: Kgqa, tmp_path: Path) -> None:
     trace = kgqa("show", str(verify(kgqa, tmp_path, "limit=1").folder), "2hop__demo_01").out
     assert 'explanation: "by birth"' in trace
     assert "scores:" not in trace
-
-
-def test_short_name_is_the_same_run(kgqa: Kgqa, tmp_path: Path) -> None:
-    ran = verify(kgqa, tmp_path, "limit=3")
-    again = kgqa("data", "verify", "engine=scripted", rules(tmp_path), "limit=3")
-    assert (again.folder, "already complete" in again.out) == (ran.folder, True)
 
 
 def test_failed_question_is_retried_and_is_no_noise(

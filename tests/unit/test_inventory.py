@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kgqa.artifacts.predictions import Prediction
 from kgqa.datasets import verified
 from kgqa.datasets.inventory import count_passages, count_questions
 from kgqa.errors import DataError
@@ -80,7 +81,8 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str | None]:
         verified,
         "run_predictions",
         lambda _: [
-            SimpleNamespace(question_id=name, verdict=verdict) for name, verdict in verdicts.items()
+            Prediction(name, "", flags={verdict: 1} if verdict else {})
+            for name, verdict in verdicts.items()
         ],
     )
     return verdicts

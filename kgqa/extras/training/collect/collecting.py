@@ -24,7 +24,7 @@ from kgqa.artifacts.examples import (
     text_hash,
 )
 from kgqa.artifacts.manifest import MANIFEST
-from kgqa.artifacts.predictions import NOISE, PREDICTIONS, question_ids
+from kgqa.artifacts.predictions import PREDICTIONS, question_ids
 from kgqa.artifacts.run import IDENTITY, SETTINGS, Chosen
 from kgqa.artifacts.schema import as_json, extend, read, read_json
 from kgqa.artifacts.trace import read_questions, read_trace
@@ -56,6 +56,7 @@ from kgqa.report.section import markdown
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import lock_folder, run_name
 from kgqa.runtime.monitor import monitor_work
+from kgqa.scoring.questions import NOISE
 from kgqa.types import Answer, Json, JsonObject, Question
 from kgqa.util.digests import digest, text_digest
 from kgqa.util.fs import (
