@@ -200,6 +200,22 @@ def test_choices_are_read_from_text(gemini: GeminiServer) -> None:
 
 
 @pytest.mark.parametrize(
+    "prefill", ["Answer:", "I search for the mill.\nAnswer:"], ids=["label", "with a stop string"]
+)
+def test_repeated_prefill_is_removed(prefill: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def repeat(engine: Anthropic, call: Any) -> Completion:
+        return Completion(f"{prefill} Bo\nand more", "stop", Usage())
+
+    monkeypatch.setattr(Anthropic, "send", repeat)
+    engine = open_engine("anthropic")
+    prompt = Prompt("t", (Message("user", "Who?"),), prefill)
+    [reply] = ask(engine, [replace(write("Who?"), prompt=prompt, stop=("\n",))])
+    engine.close()
+    assert isinstance(reply, Completion)
+    assert (reply.text, reply.stopped_by) == (" Bo", "\n")
+
+
+@pytest.mark.parametrize(
     "prefill", ["Answer:", "The mill was built by Bo. He"], ids=["label", "transcript"]
 )
 def test_prefill_is_flagged(claude: ClaudeServer, prefill: str) -> None:

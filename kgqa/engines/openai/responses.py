@@ -313,7 +313,7 @@ def estimate_prompt(request: Mapping[str, Json]) -> tuple[int, int]:
 def finish_reply(
     response: Response, call: Generate, settings: Mapping[str, Json], *, thinks: bool
 ) -> Completion:
-    """Return the reply without its reasoning, up to the first stop string, without a prefill that it repeats.
+    """Return the reply without its reasoning, cut by `cut_reply`.
 
     Flag: "unconstrained" (the request has no schema, because the server would drop it).
     """
@@ -321,9 +321,14 @@ def finish_reply(
         response.add_flags("unconstrained")
     if call.logprobs is not None:
         response.reply = add_tokens(response, call.logprobs)
-    reply = read_reply(call, response.reply, thinks=thinks)
+    return cut_reply(call, read_reply(call, response.reply, thinks=thinks))
+
+
+def cut_reply(call: Generate, reply: Completion) -> Completion:
+    """Return the reply up to the first stop string, without a prefill that the server got in no or in another form."""
     text, prefill = reply.text, call.prompt.prefill
     is_omitted = {"no_prefill", "transcript_as_message"}.intersection(reply.flags)
+    # first: a prefill can contain stop strings
     if is_omitted and text.lstrip().startswith(prefill):
         text = text.lstrip()[len(prefill) :]
     text, stop = call.split_at_stop(text)

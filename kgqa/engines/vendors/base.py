@@ -21,7 +21,7 @@ from kgqa.engines.openai.limits import AdaptiveLimiter, ServerBudget
 from kgqa.engines.openai.messages import find_lengths, find_meaning
 from kgqa.engines.openai.option_logprobs import PARSED_TOKENS, ChoiceCosts, choose_parsed
 from kgqa.engines.openai.requests import build_chat, too_long
-from kgqa.engines.openai.responses import Response
+from kgqa.engines.openai.responses import Response, cut_reply
 from kgqa.engines.openai.transport import BUSY, Refused
 from kgqa.engines.thinking import NO_THINKING, Thinking, read_reply
 from kgqa.errors import (
@@ -198,16 +198,7 @@ class VendorEngine(BaseEngine):
             raise EngineError(
                 "logprobs: this vendor does not list log-probabilities. Use another engine"
             )
-        reply = read_reply(call, await self._measure(call))
-        text, stop = call.split_at_stop(reply.text)
-        prefill = call.prompt.prefill
-        if prefill and text.lstrip().startswith(prefill):
-            text = text.lstrip()[len(prefill) :]
-        return (
-            replace(reply, text=text, finish="stop", stopped_by=stop)
-            if stop
-            else replace(reply, text=text)
-        )
+        return cut_reply(call, read_reply(call, await self._measure(call)))
 
     async def _measure(self, call: Generate) -> Completion:
         """Return the reply to a call with its seconds, which are unknown in a batch, and its flags."""
