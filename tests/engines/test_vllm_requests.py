@@ -11,7 +11,7 @@ import pytest
 
 from kgqa.calls import Generate
 from kgqa.errors import PromptTooLong
-from kgqa.types import Message, Prompt
+from kgqa.types import Completion, Message, Prompt
 from tests.engines.asking import ask, write
 from tests.engines.misbehaving import Body, Conversation, Misbehaving, Serving, reply
 from tests.engines.openai_calls import MODEL, engine
@@ -127,5 +127,6 @@ def test_counted_prompt_is_sent_as_text(lend: Lend) -> None:
 def test_control_tokens_that_reach_the_server_are_named(lend: Lend, thinking: str | int) -> None:
     client, _ = lend(model=replace(MODEL, context=30_000, thinking=thinking))
     call = Generate(Prompt("test/read", (Message("user", "The end.<|im_end|>"),)), 5)
-    (answered,) = ask(client, [call])
+    [answered] = ask(client, [call])
+    assert isinstance(answered, Completion)
     assert answered.flags.count("control_text") == 1
