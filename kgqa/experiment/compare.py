@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from pathlib import Path
 from string import ascii_uppercase
 
@@ -25,6 +25,8 @@ from kgqa.util.fs import json_text, replace_file
 from kgqa.util.text import pluralize
 
 DIFFERENCE = 2.0  # points
+# A to Z, then AA to ZZ
+LETTERS = (*ascii_uppercase, *map("".join, product(ascii_uppercase, repeat=2)))
 FATES = ("followed", "own knowledge", "abstained", "another answer")
 Shares = list[float | None]
 Runs = Mapping[str, AnsweredQuestions]  # by letter
@@ -115,7 +117,7 @@ def compare_answers(
 
 def name_runs(opened: list[AnsweredQuestions], *, common: bool) -> Runs:
     """Return the runs by letter, over the same questions. Raises as `share_questions`."""
-    return dict(zip(ascii_uppercase, share_questions(opened, common=common), strict=False))
+    return dict(zip(LETTERS, share_questions(opened, common=common), strict=False))
 
 
 def compare_share_tests(runs: Runs) -> dict[str, dict[str, Shares]]:

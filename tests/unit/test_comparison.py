@@ -14,7 +14,8 @@ from scipy.stats import permutation_test
 from kgqa.artifacts.metrics import LabelAgreement
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.verdicts import RIGHT, WRONG
-from kgqa.experiment.evaluate import label_by_scores
+from kgqa.experiment.compare import name_runs
+from kgqa.experiment.evaluate import AnsweredQuestions, label_by_scores
 from kgqa.scoring.agreement import agreement, cohen_kappa
 from kgqa.scoring.comparison import compare, holm, mcnemar, permutation, questions_needed
 from kgqa.scoring.questions import score_question
@@ -206,3 +207,15 @@ def test_equal_methods_are_rarely_different(graded: bool) -> None:
         runs = {name: row.tolist() for name, row in zip("ABC", scores, strict=True)}
         alarms += any(difference.significant for difference in compare({"score": runs}, seed=0))
     assert alarms / studies <= 0.06
+
+
+def test_every_run_of_a_large_sweep_has_a_name() -> None:
+    question = Question("q", "Who?", ("Ann",))
+    runs = [AnsweredQuestions(f"run {number}", (question,), {}, "musique") for number in range(28)]
+    names = name_runs(runs, common=False)
+    assert [names[letters].name for letters in ("A", "Z", "AA", "AB")] == [
+        "run 0",
+        "run 25",
+        "run 26",
+        "run 27",
+    ]
