@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from inspect import get_annotations, getattr_static, getmro
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_type_hints
@@ -21,6 +22,8 @@ from kgqa.util.settings import declared_fields
 from kgqa.util.validators import explain_problem
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
     from kgqa.engines.weights import Model
 
 T = TypeVar("T")
@@ -185,11 +188,16 @@ def _import_node(
     path = str(node.get("_target_", ""))
     target = import_target(path, key)
     try:
-        hints = get_type_hints(target, include_extras=True)
-        return target, {name: hints.get(name, Any) for name in inspect.signature(target).parameters}
+        return target, _parameter_types(target)
     except (NameError, TypeError, ValueError) as error:
         # a type that only type checkers import, or not callable
         raise ConfigError(f"{key}._target_={path}: cannot be built: {error}") from error
+
+
+@cache
+def _parameter_types(target: Callable[..., Json]) -> Mapping[str, Any]:
+    hints = get_type_hints(target, include_extras=True)
+    return {name: hints.get(name, Any) for name in inspect.signature(target).parameters}
 
 
 def read_keys(kind: type[T], overrides: Iterable[str], prefix: str = "") -> T:
@@ -211,7 +219,7 @@ def read_keys(kind: type[T], overrides: Iterable[str], prefix: str = "") -> T:
 
 def check_value(key: str, value: Any, expected: Any) -> Any:
     """Return the value of a key, converted to its type. Raise a ConfigError if it does not fit."""
-    from pydantic import ConfigDict, TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     if isinstance(value, Mapping) and "_target_" in value:
         return build(value, key)
@@ -224,13 +232,29 @@ def check_value(key: str, value: Any, expected: Any) -> Any:
     if dataclasses.is_dataclass(bare):
         raise ConfigError(f"{key}={value}: this key has settings. Set one of them: {key}.KEY=VALUE")
     try:
-        adapter = TypeAdapter(
-            expected, config=ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True)
-        )
-        return adapter.validate_python(value)
+        return _validator(expected).validate_python(value)
     except ValidationError as error:
         problem = error.errors()[0]
         if problem["type"] != "value_error":
             raise ConfigError(f"{key}={value}: {explain_problem(problem)}") from error
         inner = "".join(f".{part}" for part in problem["loc"] if isinstance(part, str))
         raise ConfigError(f"{key}{inner}={problem['input']}: {problem['ctx']['error']}") from error
+
+
+def _validator(expected: Any) -> TypeAdapter[Any]:
+    """Return the validator of a type."""
+    try:
+        # `int | float` equals `float | int` and converts a text differently, so the name is part of the key
+        return _compile_validator(expected, str(expected))
+    except TypeError:
+        # metadata of a user's type that cannot be hashed
+        return _compile_validator.__wrapped__(expected, "")
+
+
+# the cells of a sweep have the same types, and pydantic needs 1 ms for each
+@cache
+def _compile_validator(expected: Any, _: str) -> TypeAdapter[Any]:
+    from pydantic import ConfigDict, TypeAdapter
+
+    config = ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True)
+    return TypeAdapter(expected, config=config)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
+from kgqa.config.building import check_value
 from kgqa.config.files import groups
 from kgqa.errors import UsageError
 from tests.composed import build_choice, composed_node
@@ -215,3 +216,16 @@ def test_count_of_zero_names_its_key(choice: str) -> None:
     counts = COUNTS[choice].split()
     messages = [refusal(changed(node, tuple(key.split(".")), 0), group) for key in counts]
     assert messages == [f"{group}.{key}=0: must be at least 1" for key in counts]
+
+
+@pytest.mark.parametrize(
+    ("expected", "value"),
+    [
+        pytest.param(int | float, 5, id="integer first"),
+        pytest.param(float | int, 5.0, id="float first"),
+        pytest.param(Annotated[int, {"not": "hashable"}], 5, id="metadata without a hash"),
+    ],
+)
+def test_text_becomes_the_first_type_that_fits(expected: Any, value: float) -> None:
+    checked = check_value("method.depth", "5", expected)
+    assert (type(checked), checked) == (type(value), value)
