@@ -96,9 +96,9 @@ def sha256(file: Path) -> str:
 
 
 def quick_sha256(file: Path) -> str:
-    """Return the hash of a large file, computed once while its path, inode, size and times stay the same.
+    """Return the hash of a file, computed once while its path, inode, size and times stay the same.
 
-    Hashing a gigabyte takes seconds, so the hash is saved below `home()` for other processes.
+    Hashing a gigabyte takes seconds, so the hash of a large file is saved below `home()` for other processes.
     """
     status = file.stat()
     # with the time when the inode changed: tools that copy a file can set its modification time
@@ -116,6 +116,9 @@ def folder_sha256(folder: Path, patterns: Iterable[str]) -> str:
 
 @lru_cache(maxsize=256)
 def _lookup_sha256(file: Path, key: str) -> str:
+    # an index has ten small files: notes of all of them would fill a folder that each new note has to list
+    if file.stat().st_size <= BLOCK:
+        return sha256(file)
     note = home() / "hashes" / f"{key}.txt"
     with suppress(OSError, ValueError):
         text = note.read_text()

@@ -120,14 +120,29 @@ def test_digests_are_stable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     file = fs.replace_file(tmp_path / "file", "a\udc80")
     assert file.read_bytes() == b"a\\udc80"
     assert fs.sha256(file) == fs.quick_sha256(file) == HASH
-    monkeypatch.setenv("KGQA_HOME", str(tmp_path / "home"))
-    file = fs.replace_file(tmp_path / "weights", "one")
+
+
+@pytest.mark.parametrize(
+    ("size", "notes"),
+    [pytest.param(3, 0, id="small file"), pytest.param(fs.BLOCK + 1, 2, id="large file")],
+)
+def test_only_hash_of_a_large_file_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, notes: int
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("KGQA_HOME", str(home))
+    file = fs.replace_file(tmp_path / "weights", "a" * size)
     first = fs.quick_sha256(file)
     assert first == fs.sha256(file)
-    fs.replace_file(file, "another")
+    fs.replace_file(file, "b" * size)
     assert fs.quick_sha256(file) == fs.sha256(file) != first
-    assert len(list((tmp_path / "home/hashes").iterdir())) == 2
-    # a home that cannot be written costs time only
+    assert len(list(home.rglob("*.txt"))) == notes
+
+
+def test_home_that_cannot_be_written_costs_only_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = fs.replace_file(tmp_path / "weights", "a" * (fs.BLOCK + 1))
     monkeypatch.setenv("KGQA_HOME", str(file))
     assert fs.quick_sha256(file) == fs.sha256(file)
 
