@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import TypeVar
 
 WORDS = (
@@ -51,6 +52,7 @@ def make_text(source: random.Random, longest: int) -> str:
     return _without_surrogates(f"{opening}{text}{closing}")
 
 
+@cache
 def make_pairs(seed: int) -> list[tuple[str, list[list[str]]]]:
     """Return the pairs of a block: an answer, and gold answers of one span or several."""
     source = random.Random(f"answers {seed}")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import permutation_test
 
 from kgqa.artifacts.metrics import LabelAgreement
 from kgqa.artifacts.predictions import Prediction
@@ -139,6 +138,9 @@ def test_power_needs_a_difference_and_a_deviation() -> None:
 
 @pytest.mark.parametrize("shift", [0.0, 0.05, 0.12])
 def test_the_permutation_test_is_scipys(shift: float) -> None:
+    # a second of every process if it is imported at the top
+    from scipy.stats import permutation_test
+
     generator = np.random.default_rng(5)
     moved = [a - b + shift * (a > 0.6) for a, b in generator.choice(F1_LIKE, size=(80, 2))]
     reference = permutation_test(

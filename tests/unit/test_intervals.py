@@ -7,7 +7,6 @@ from math import exp, lgamma, log
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 from kgqa.scoring.intervals import (
     difference_interval,
@@ -26,6 +25,8 @@ RUNS = 3000
 @pytest.mark.parametrize("n", [20, 40, 80, 500])
 @pytest.mark.parametrize("percent", [1, 2.5, 5, 50, 97.5])
 def test_shares_are_covered_exactly(n: int, percent: float) -> None:
+    from scipy.stats import binom
+
     truth = percent / 100
     intervals = [share_interval([1.0] * right + [0.0] * (n - right)) for right in range(n + 1)]
     covered = [low <= truth <= high for low, high in intervals]

@@ -28,9 +28,19 @@ def sample_runs(
     return [shares_of(*map(float, row)) for row in rights]
 
 
-@pytest.mark.parametrize("between", [0.0, 0.1, 0.3], ids=["equal runs", "2 points", "6 points"])
-@pytest.mark.parametrize("mean", [0.0, -2.5], ids=["half right", "few right"])
-@pytest.mark.parametrize(("runs", "questions"), [(3, 80), (5, 80), (3, 200)])
+@pytest.mark.parametrize(
+    ("runs", "questions", "mean", "between"),
+    [
+        pytest.param(3, 80, 0.0, 0.0, id="equal runs"),
+        pytest.param(3, 80, -2.5, 0.1, id="few right, 2 points"),
+        pytest.param(3, 80, 0.0, 0.3, id="6 points"),
+        pytest.param(5, 80, -2.5, 0.0, id="few right, five equal runs"),
+        pytest.param(5, 80, 0.0, 0.1, id="five runs, 2 points"),
+        pytest.param(5, 80, -2.5, 0.3, id="few right, five runs, 6 points"),
+        pytest.param(3, 200, -2.5, 0.0, id="few right, many questions"),
+        pytest.param(3, 200, 0.0, 0.3, id="many questions, 6 points"),
+    ],
+)
 def test_interval_of_repeats_covers(runs: int, questions: int, mean: float, between: float) -> None:
     source = np.random.default_rng(runs * questions)
     everyone = mean + source.normal(0, QUESTIONS, 200_000) + source.normal(0, between, 200_000)
@@ -47,8 +57,14 @@ def test_interval_of_repeats_covers(runs: int, questions: int, mean: float, betw
     assert 0.93 <= covered / STUDIES <= 0.98
 
 
-@pytest.mark.parametrize("between", [0.0, 0.1, 0.3], ids=["equal runs", "2 points", "6 points"])
-@pytest.mark.parametrize("runs", [3, 5])
+@pytest.mark.parametrize(
+    ("runs", "between"),
+    [
+        pytest.param(3, 0.0, id="equal runs"),
+        pytest.param(3, 0.3, id="6 points"),
+        pytest.param(5, 0.1, id="five runs, 2 points"),
+    ],
+)
 def test_equal_methods_are_rarely_different(runs: int, between: float) -> None:
     source, alarms, studies = np.random.default_rng(runs), 0, 300
     for _ in range(studies):
