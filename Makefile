@@ -32,6 +32,8 @@ LOCKED_VLLM := $(PIP) -c constraints-vllm.txt
 GET_TORCH   := $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 LIGHT := llamacpp,openai,ircot,faiss-cpu,elasticsearch,fuzzy,bm25s,pdf,datasets,joblib,submitit,optuna,serve,view
 HEAVY := $(LIGHT),transformers,sentence-transformers,rerankers,train,mlflow,wandb,mcp,anthropic,gemini
+# the files with such tests: collecting all files takes as long as some of these tests
+WEIGHTS = $(shell grep -rl --include='test_*.py' 'mark\.weights' tests)
 # `make test-engines` skips the tests that `make test` has passed
 PASSED     := $(VENV)/passed
 VLLM_TESTS := $(addprefix tests/engines/,test_contract.py test_exactness.py test_thinking.py test_vllm.py) \
@@ -63,7 +65,7 @@ test: $(DONE)-test ## set up and pass the tests that need no torch
 	echo "→ testing without language models, in parallel"; \
 	$(BIN)/python -m pytest $(PARALLEL) -m "not weights" --passed-to="$(PASSED)" --durations=10 || status=1; \
 	echo "→ testing with weights"; \
-	$(BIN)/python -m pytest -m weights --passed-to="$(PASSED)" --durations=5 || status=1; \
+	$(BIN)/python -m pytest $(WEIGHTS) -m weights --passed-to="$(PASSED)" --durations=5 || status=1; \
 	echo "→ make test-engines runs the tests that need torch, a tracker or vLLM"; \
 	exit $$status
 
@@ -72,7 +74,7 @@ test-engines: $(ENGINES)/.done $(VLLM)/.done ## set up torch, trackers and vLLM,
 	echo "→ testing with torch what make test did not pass, in parallel"; \
 	OMP_NUM_THREADS=1 $(ENGINES)/bin/python -m pytest $(PARALLEL) --dist loadfile -m "not weights" --but="$(PASSED)" --durations=10 || status=1; \
 	echo "→ testing with torch and weights"; \
-	$(ENGINES)/bin/python -m pytest -m weights --but="$(PASSED)" --durations=10 || status=1; \
+	$(ENGINES)/bin/python -m pytest $(WEIGHTS) -m weights --but="$(PASSED)" --durations=10 || status=1; \
 	if [ -x $(VLLM)/bin/pytest ]; then \
 		echo "→ testing vLLM"; \
 		$(VLLM)/bin/python -m pytest $(VLLM_TESTS) -k vllm --durations=5 || status=1; \
