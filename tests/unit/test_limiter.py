@@ -21,7 +21,13 @@ import pytest
 from kgqa.cache.in_flight import Done, ServiceReply
 from kgqa.cache.store import CallCache
 from kgqa.calls import Generate, ModelCall, ModelReply
-from kgqa.engines.openai.limits import INITIAL_LIMIT, MAX_LIMIT, AdaptiveLimiter
+from kgqa.engines.openai.limits import (
+    INITIAL_LIMIT,
+    LEAST,
+    MAX_LIMIT,
+    SAMPLES,
+    AdaptiveLimiter,
+)
 from kgqa.experiment.session import QUESTIONS_A_PLACE
 from kgqa.runtime.scheduler import WIDTH, Scheduler
 from kgqa.runtime.services import Streams
@@ -29,40 +35,52 @@ from kgqa.types import Completion, Usage
 from tests.engines_for_tests import SilentEngine, ask
 
 
-def test_fast_replies_of_a_full_server_raise_the_limit() -> None:
-    limiter = AdaptiveLimiter.of(None)
-    limits = []
-    for started, limit, seconds, tokens in [
-        (32, 32, 1.0, 0),
-        # 31 calls are less than 90 % of 35
-        (0, 32, 1.0, 0),
-        # twice the fastest is still fast
-        (2, 35, 2.0, 0),
-        (4, 38, 2.1, 0),
-        # a reply says nothing about limits above 1.5 times its own
-        (1, 20, 1.0, 0),
-        # a prompt takes as long as eight tokens
-        (1, 38, 4.0, 8),
-        (5, 28, 0.1, 0),
-    ]:
-        for _ in range(started):
-            limiter.acquire()
-        limiter.release(limit, seconds, tokens)
-        limits.append(limiter.limit)
-    assert limits == [35, 35, 38, 38, 38, 41, 42]
-
-
-@pytest.mark.parametrize(
-    ("before", "running", "after"),
-    [(MAX_LIMIT - 1, MAX_LIMIT - 1, MAX_LIMIT), (30, 27, 33)],
-    ids=["at most", "by 10 %"],
-)
-def test_limit_rises_up_to_its_maximum(before: int, running: int, after: int) -> None:
-    limiter = AdaptiveLimiter(before, adapts=True)
-    for _ in range(running):
+def finish(limiter: AdaptiveLimiter, calls: int, seconds: float, tokens: int = 0) -> int:
+    """Finish calls of a full server, and return the limit."""
+    for _ in range(limiter.limit - limiter._running):
         limiter.acquire()
-    limiter.release(before, 1.0)
-    assert limiter.limit == after
+    for _ in range(calls):
+        limiter.release(limiter.limit, seconds, tokens)
+        limiter.acquire()
+    return limiter.limit
+
+
+def test_limit_doubles_while_more_calls_do_more_work() -> None:
+    limiter = AdaptiveLimiter.of(None)
+    # no other limit to compare with
+    assert finish(limiter, LEAST, 1.0) == 64
+    # a call takes 1.5 times as long, so twice the calls do a third more
+    assert finish(limiter, LEAST, 1.5) == 128
+    # the server does not work on more calls than before
+    assert finish(limiter, SAMPLES * LEAST, 3.0) == 128
+    # it was measured often enough
+    assert finish(limiter, SAMPLES * LEAST, 1.0) == 128
+
+
+def test_longer_replies_are_more_work() -> None:
+    limiter = AdaptiveLimiter.of(None)
+    finish(limiter, LEAST, 1.0)
+    # a prompt is the work of eight tokens
+    assert finish(limiter, LEAST, 4.0, tokens=24) == 128
+
+
+def test_calls_that_wait_for_each_other_raise_nothing() -> None:
+    limiter = AdaptiveLimiter.of(None)
+    finish(limiter, 1, 1.0)
+    assert finish(limiter, SAMPLES * LEAST, 10.0) == INITIAL_LIMIT
+
+
+def test_calls_of_a_server_that_is_not_full_raise_nothing() -> None:
+    limiter = AdaptiveLimiter.of(None)
+    for _ in range(200):
+        limiter.acquire()
+        limiter.release(INITIAL_LIMIT, 1.0)
+    assert limiter.limit == INITIAL_LIMIT
+
+
+def test_limit_rises_up_to_its_maximum() -> None:
+    limiter = AdaptiveLimiter(MAX_LIMIT - 1, adapts=True)
+    assert finish(limiter, MAX_LIMIT, 1.0) == MAX_LIMIT
 
 
 def test_only_reports_and_rate_limits_change_limit() -> None:
@@ -193,9 +211,16 @@ def thoughts(name: str) -> list[int]:
     return [*(10 + crc32(f"{name} {step}".encode()) % 36 for step in range(count - 1)), 8]
 
 
-def served(slots: int, questions: int, cache: CallCache, *, arranged: bool = True) -> VirtualServer:
-    """After a run with kgqa's defaults, at a server that tells nothing of itself. arranged: the end, too: `Streams`."""
-    server = VirtualServer(slots, AdaptiveLimiter.of(None))
+def served(
+    slots: int,
+    questions: int,
+    cache: CallCache,
+    *,
+    arranged: bool = True,
+    concurrency: int | None = None,
+) -> VirtualServer:
+    """Return a server after a run with kgqa's defaults. arranged: the end, too: `Streams`."""
+    server = VirtualServer(slots, AdaptiveLimiter.of(concurrency))
     names = [str(number) for number in range(questions)]
     queue, ending = VirtualQueue(), threading.Event()
     queue.server = server
@@ -212,22 +237,28 @@ def served(slots: int, questions: int, cache: CallCache, *, arranged: bool = Tru
     return server
 
 
-@pytest.mark.parametrize(("slots", "questions", "efficiency"), [(8, 100, 0.97), (32, 200, 0.95)])
+@pytest.mark.parametrize(
+    ("slots", "questions", "efficiency"),
+    [(8, 100, 0.97), (32, 200, 0.95), (256, 400, 0.61), (1024, 1600, 0.73)],
+)
 def test_unknown_server_gets_all_calls(
-    slots: int, questions: int, efficiency: float, cache: CallCache, tmp_path: Path
+    slots: int, questions: int, efficiency: float, cache: CallCache
 ) -> None:
-    server, other = served(slots, questions, cache), CallCache(tmp_path / "other")
+    server = served(slots, questions, cache)
     assert server.efficiency >= efficiency
-    assert server.limiter.limit <= max(2 * INITIAL_LIMIT, 3.3 * slots)
-    # at the end, the least advanced question goes first
-    if slots == 32:
-        by_place = served(slots, questions, other, arranged=False)
-        assert server.full == pytest.approx(by_place.full)
-        assert server.now < 0.98 * by_place.now
+    assert server.limiter.limit <= max(2 * INITIAL_LIMIT, 8 * slots)
+
+
+def test_least_advanced_question_goes_first_at_the_end(cache: CallCache, tmp_path: Path) -> None:
+    server = served(32, 200, cache, concurrency=64)
+    other = CallCache(tmp_path / "other")
+    by_place = served(32, 200, other, arranged=False, concurrency=64)
     other.close()
+    assert server.full == pytest.approx(by_place.full)
+    assert server.now < 0.98 * by_place.now
 
 
 def test_server_with_one_slot_gets_few_calls(cache: CallCache) -> None:
     server = served(1, 100, cache)
-    assert server.most < 2 * INITIAL_LIMIT
+    assert server.most <= 2 * INITIAL_LIMIT
     assert server.efficiency > 0.99

@@ -12,16 +12,21 @@ from kgqa.types import Usage
 
 INITIAL_LIMIT = 32
 MAX_LIMIT = 1024  # connections
-# calls that a fast reply adds
-STEP = 3
-# times the limit when a call started: its reply says nothing about higher limits
-GROWTH = 1.5
-# times the fastest seconds per token: the call has waited at the server
-QUEUED = 2
+# times the work per second at half of the limit: a higher limit would help
+GAIN = 1.15
+# share of the limit, and a number of calls: the least calls that show the work per second at this limit
+SAMPLE = 0.125
+LEAST = 16
+# samples of a limit, because some calls are unusual
+SAMPLES = 3
+# times the fastest seconds of the same work: the calls wait for each other at the server
+QUEUED = 6
 # output tokens that take as long as reading a prompt
 PROMPT_WORK = 8
 # share of the limit in use that shows whether more calls would help
 FULL = 0.9
+# seconds
+TINY = 1e-9
 # factor for the limit after an error for too many requests
 BACKOFF = 0.7
 
@@ -30,14 +35,24 @@ BACKOFF = 0.7
 class AdaptiveLimiter:
     """The maximum number of parallel calls. It belongs to one event loop. `limit` can be read from any thread.
 
-    Each reply that has not waited at the server raises it, unless it is configured or reported by the server.
+    It is doubled while the server does more work per second than with half of the calls, unless it is configured or
+    reported by the server.
     """
 
     limit: int = INITIAL_LIMIT
     adapts: bool = True
     _running: int = 0
-    _fastest: float = math.inf  # seconds per token
     _idle: asyncio.Event = field(default_factory=asyncio.Event)
+    # of the calls that started at this limit
+    _calls: int = 0
+    _work: float = 0.0
+    _seconds: float = 0.0
+    # samples of this limit
+    _samples: int = 0
+    # work per second at half of the limit
+    _rate: float = 0.0
+    # seconds of a unit of work
+    _fastest: float = math.inf
 
     @classmethod
     def of(cls, concurrency: int | None) -> AdaptiveLimiter:
@@ -61,10 +76,22 @@ class AdaptiveLimiter:
             self._idle.set()
         if seconds is None or not self.adapts:
             return
-        pace = seconds / (tokens + PROMPT_WORK)
-        self._fastest = min(self._fastest, pace)
-        if is_full and pace <= QUEUED * self._fastest:
-            self.limit = max(self.limit, min(self.limit + STEP, round(GROWTH * limit), MAX_LIMIT))
+        work = tokens + PROMPT_WORK
+        self._fastest = min(self._fastest, seconds / work)
+        if is_full and limit == self.limit and self._samples < SAMPLES:
+            self._calls += 1
+            self._work += work
+            self._seconds += seconds
+            if self._calls >= max(LEAST, SAMPLE * limit):
+                self._compare(self._work / max(self._seconds, TINY))
+
+    def _compare(self, speed: float) -> None:
+        """Raise the limit if a sample shows that more calls do more work. speed: work per second of a call."""
+        self._calls, self._work, self._seconds = 0, 0.0, 0.0
+        self._samples += 1
+        rate = self.limit * speed
+        if rate >= GAIN * self._rate and speed * QUEUED * self._fastest >= 1:
+            self.limit, self._rate, self._samples = min(2 * self.limit, MAX_LIMIT), rate, 0
 
     async def drain(self) -> None:
         """Wait until no call is in progress."""
