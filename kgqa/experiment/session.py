@@ -66,6 +66,14 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _TFIDF = {"_target_": "kgqa.retrieval.lexical.Lexical"}
+# of workers by kind, for the line that shows why calls wait
+WORK = {
+    "tokens": "numbers of tokens",
+    "rank": "the ranker",
+    "search": "the retriever",
+    "facts": "the retriever",
+    "locate": "the retriever",
+}
 # one question has a call at the server, and three wait, so that the last ones end together
 QUESTIONS_A_PLACE = 4
 
@@ -339,7 +347,9 @@ class Runner:
         self, kind: str, owner: Any, answer: Callable[[Sequence[Any]], Sequence[Any]]
     ) -> Service:
         return self._service(
-            kind, owner, lambda: Worker(self._done, self._cache, identity_of(owner), answer)
+            kind,
+            owner,
+            lambda: Worker(self._done, self._cache, identity_of(owner), answer, WORK[kind]),
         )
 
     def _service(self, kind: str, owner: object, make: Callable[[], Service]) -> Service:

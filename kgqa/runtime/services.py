@@ -24,6 +24,8 @@ from kgqa.identity.component import identity_of
 from kgqa.protocols import BatchEngine, StreamingEngine
 from kgqa.types import Json
 from kgqa.util.redaction import describe_error
+from kgqa.util.text import pluralize
+from kgqa.util.waiting import add_wait, remove_wait
 
 # calls in a row that fail alone, after which the engine counts as crashed
 MAX_FAILURES = 3
@@ -126,9 +128,32 @@ class Waves(Batches):
 
 
 class Worker(Batches):
-    """CPU-bound work (ranking, search). It answers up to `_together` waiting calls at once."""
+    """CPU-bound work (ranking, search). It answers up to `_together` waiting calls at once.
+
+    work: in a few words, for the line that shows that calls wait for it.
+    """
 
     _together = 32
+
+    def __init__(
+        self,
+        done: Done,
+        cache: CallCache,
+        identity: Mapping[str, Json],
+        answer: Callable[[Sequence[Any]], Sequence[Any]],
+        work: str,
+    ) -> None:
+        super().__init__(done, cache, identity, answer)
+        self._work_name = work
+        add_wait(self._describe_wait)
+
+    def stop(self, timeout: float) -> None:
+        remove_wait(self._describe_wait)
+        super().stop(timeout)
+
+    def _describe_wait(self) -> str:
+        count = len(self._waiting)
+        return f"{pluralize(count, 'call')} waiting for {self._work_name}" if count else ""
 
     def submit(self, request: Request) -> None:
         if self._in_flight.begin([request]):

@@ -28,6 +28,7 @@ from kgqa.runtime.costs import Ledger
 from kgqa.runtime.scheduler import Scheduler
 from kgqa.runtime.services import BatchIsolator, Worker
 from kgqa.types import Completion, Json, Passage, Triple
+from kgqa.util.waiting import describe_waits
 from tests.engines_for_tests import Batches, ask, echo
 from tests.unit.scheduling import drive, named, next_reply, scheduler_of, two_steps
 
@@ -168,7 +169,7 @@ class Panic(BaseException):
 
 def run_with(cache: CallCache, answer: Any) -> list[Any]:
     queue = Done()
-    worker = Worker(queue, cache, {"engine": "test"}, answer)
+    worker = Worker(queue, cache, {"engine": "test"}, answer, "the retriever")
 
     async def program() -> tuple[Passage, ...]:
         return await Search("harbour", 3)
@@ -199,15 +200,17 @@ def test_worker_answers_waiting_calls_together(cache: CallCache) -> None:
         assert resume.wait(10)
         return [()] * len(calls)
 
-    worker = Worker(queue, cache, {"engine": "test"}, answer)
+    worker = Worker(queue, cache, {"engine": "test"}, answer, "the retriever")
     for number in range(40):
         worker.submit(Request((0, number), number, Search(f"harbour {number}", 3), 0.0))
         assert working.wait(10)
+    assert describe_waits() == "39 calls waiting for the retriever"
     resume.set()
     assert sorted(next_reply(queue).ticket for _ in range(40)) == list(range(40))
     # it sleeps, or is about to
     worker.submit(Request((0, 40), 40, Search("quay", 3), 0.0))
     assert (next_reply(queue).ticket, batches) == (40, [1, 32, 7, 1])
+    assert describe_waits() == ""
     worker.stop(1)
 
 
