@@ -131,6 +131,15 @@ class Vllm(LocalEngine):
     version: ClassVar[int] = 1
     streaming: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.extra_args or {}:
+            if "-" in name:
+                # kgqa plans GPUs by these names, and a run has one ID
+                raise ConfigError(
+                    f"engine.extra_args={name}: write {name.strip('-').replace('-', '_')}, as in vLLM's Python API"
+                )
+
     @property
     def calls_functions(self) -> bool:
         """Return whether calls can have tools. vLLM needs a parser for the model's function calls."""
