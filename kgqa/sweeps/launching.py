@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -190,6 +191,7 @@ def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) 
         [f"{key}='{place}'" for key, place in values.items()],
         ",".join(map(str, numbers)),
     )
+    logging.getLogger("submitit").addFilter(_is_useful)
     ConfigStore.instance().store(name=_JOB, node={"sweep": "???", "home": "???", "cell": "???"})
     try:
         with hydra_ready():
@@ -209,6 +211,11 @@ def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) 
     ) as error:
         name, first = launcher_of(hydra_overrides), str(error).strip().splitlines()[0]
         raise EngineDied(f"hydra/launcher={name}: a job crashed: {first}. See {logs}") from error
+
+
+def _is_useful(record: logging.LogRecord) -> bool:
+    """Return whether submitit's line helps. Without Slurm's accounting it repeats one several times a minute."""
+    return "Bypassing sacct error" not in record.getMessage()
 
 
 def run_launched(job: Any) -> None:
