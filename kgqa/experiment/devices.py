@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -21,19 +21,22 @@ if TYPE_CHECKING:
 
 # without nvidia-smi, as on the laptop where a run is planned: A100 and H100
 ASSUMED_MEMORY = 80.0
+# share of a GPU's memory in use before the run: another process works there
+OCCUPIED = 0.1
 
 
 @dataclass(frozen=True)
 class Devices:
     """The GPUs of a plan. memory: bytes of each. assumed: nothing on this machine shows the memory.
 
-    indexes: the number of each GPU in this process, as in cuda:0.
+    indexes: the number of each GPU in this process, as in cuda:0. used: bytes of other processes, by name.
     """
 
     names: tuple[int | str, ...]
     indexes: tuple[int, ...]
     memory: float
     assumed: bool = False
+    used: Mapping[int | str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,13 @@ class GpuPlan:
     def lines(self) -> Iterator[str]:
         if self.placement is not None and self.devices is not None and self.devices.assumed:
             yield f"assumed: GPUs with {self.placement.memory / GB:.0f} GB each. Set gpu_memory=GB for others"
+        if self.placement is not None and self.devices is not None and self.devices.used:
+            sizes = ", ".join(
+                f"{name} ({used / GB:.0f} GB)" for name, used in self.devices.used.items()
+            )
+            free = [name for name in self.devices.names if name not in self.devices.used]
+            remedy = f"To leave them out: gpus=[{','.join(map(str, free))}]" if free else ""
+            yield f"in use by other processes: GPU {sizes}. {remedy}".strip()
 
 
 def find_devices(settings: RunSettings) -> Devices | None:
@@ -87,8 +97,15 @@ def find_devices(settings: RunSettings) -> Devices | None:
     )
     memory = min((float(gpu.memory) for gpu in listed), default=0.0)
     if settings.gpu_memory is not None:
-        return Devices(names, indexes, settings.gpu_memory * GB)
-    return Devices(names, indexes, memory or ASSUMED_MEMORY * GB, assumed=not memory)
+        memory = settings.gpu_memory * GB
+    used: dict[int | str, float] = {
+        name: float(listed[name].used)
+        for name in names
+        if isinstance(name, int)
+        and name < len(listed)
+        and listed[name].used > OCCUPIED * listed[name].memory
+    }
+    return Devices(names, indexes, memory or ASSUMED_MEMORY * GB, assumed=not memory, used=used)
 
 
 def _list_visible() -> tuple[int | str, ...]:

@@ -14,7 +14,15 @@ from kgqa.engines.weights import Model, read_settings
 from kgqa.errors import ConfigError
 from kgqa.experiment.devices import Devices, GpuPlan, find_devices
 from kgqa.experiment.engines import RoleBinding, RoleNodes
-from kgqa.experiment.placement import GB, Demand, Placement, bytes_per_token, merge_names, place
+from kgqa.experiment.placement import (
+    GB,
+    OVERHEAD,
+    Demand,
+    Placement,
+    bytes_per_token,
+    merge_names,
+    place,
+)
 from kgqa.system.models import Preset
 
 VLLM = "kgqa.engines.vllm.Vllm"
@@ -66,9 +74,11 @@ def plan_gpus(
             return plan
         raise
     demands = {"answer": answer, "judge": judge}
-    # one GPU is shared: the encoder takes what vLLM leaves
-    if len(devices.names) > 1 and (search := _find_search_demand(searches, corpus)):
+    search = _find_search_demand(searches, corpus)
+    if search and len(devices.names) > 1:
         demands["answer"] = [*answer, search]
+    elif search and settings.gpus is not None:
+        _check_shared(answer, _index_size(searches, corpus), devices.memory)
     placement = place(
         {stage: each for stage, each in demands.items() if each}, len(devices.names), devices.memory
     )
@@ -81,6 +91,18 @@ def plan_gpus(
         devices=devices,
         search=tuple(devices.indexes[each] for each in searching.devices) if searching else (),
     )
+
+
+def _check_shared(models: Sequence[Demand], index: float, memory: float) -> None:
+    """Raise a ConfigError if an index of `index` bytes on the only GPU needs more than vLLM leaves."""
+    share = 1 - (index + OVERHEAD) / memory
+    for demand in models:
+        if index and demand.share > share:
+            remedy = f"{demand.key}.gpu_memory_utilization={share:.2f} or " if share > 0 else ""
+            raise ConfigError(
+                f"gpus: the index needs {index / GB:.0f} GB of the only GPU, and {demand.name} uses "
+                f"{demand.share:.0%} of it. Set {remedy}retriever.device=cpu"
+            )
 
 
 # one model: its configuration as text, with the roles that it has
@@ -157,15 +179,25 @@ def _find_layers(model: Model) -> tuple[int, int, int] | None:
         return None
 
 
-def _find_search_demand(nodes: Iterable[Config], corpus: str) -> Demand | None:
+def _find_search_demand(nodes: Sequence[Config], corpus: str) -> Demand | None:
     """Return the demand of the encoder, and of the index if it is on GPUs. None: nothing of it uses a GPU."""
-    movable = [part for node in nodes for part in _list_parts(node) if part.get("device") == "auto"]
-    encoders = [part for part in movable if str(part.get("_target_", "")).startswith(ON_DEVICE)]
-    indexes = [part for part in movable if part.get("backend", "numpy") != "numpy"]
-    if not encoders and not indexes:
+    targets = [str(part.get("_target_", "")) for part in _list_movable(nodes)]
+    encoders = [target for target in targets if target.startswith(ON_DEVICE)]
+    size = _index_size(nodes, corpus)
+    if not encoders and not size:
         return None
-    size = sum(_index_bytes(index, corpus) for index in indexes)
     return Demand(SEARCH, "retriever", ENCODER * bool(encoders) + size, copies=1, splits=True)
+
+
+def _index_size(nodes: Iterable[Config], corpus: str) -> float:
+    """Return the bytes of all indexes on GPUs."""
+    indexes = [part for part in _list_movable(nodes) if part.get("backend", "numpy") != "numpy"]
+    return sum(_index_bytes(index, corpus) for index in indexes)
+
+
+def _list_movable(nodes: Iterable[Config]) -> list[Node]:
+    """Return the parts that kgqa places."""
+    return [part for node in nodes for part in _list_parts(node) if part.get("device") == "auto"]
 
 
 def _index_bytes(node: Config, corpus: str) -> float:

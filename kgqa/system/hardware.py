@@ -26,6 +26,8 @@ class Gpu:
     name: str
     memory: int  # bytes
     driver: str
+    # bytes that processes use
+    used: int = 0
 
 
 @cache
@@ -34,7 +36,7 @@ def gpus() -> tuple[Gpu, ...]:
     program = shutil.which("nvidia-smi")
     if program is None:
         return ()
-    fields = "--query-gpu=name,memory.total,driver_version"
+    fields = "--query-gpu=name,memory.total,driver_version,memory.used"
     try:
         listed = subprocess.run(  # noqa: S603 - a fixed command
             [program, fields, "--format=csv,noheader,nounits"],
@@ -47,7 +49,9 @@ def gpus() -> tuple[Gpu, ...]:
         return ()
     rows = [[part.strip() for part in line.split(",")] for line in listed.stdout.splitlines()]
     return tuple(
-        Gpu(row[0], int(row[1]) << 20, row[2]) for row in rows if len(row) == 3 and row[1].isdigit()
+        Gpu(name, int(total) << 20, driver, int(used) << 20 if used.isdigit() else 0)
+        for name, total, driver, used in (row for row in rows if len(row) == 4)
+        if total.isdigit()
     )
 
 

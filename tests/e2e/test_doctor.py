@@ -36,10 +36,14 @@ def test_all_areas_are_shown_and_gaps_are_no_error(
 ) -> None:
     program = tmp_path / "bin" / "nvidia-smi"
     program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho 'Card One, 81559, 555.1'\necho 'Card Two, [N/A], 555.1'\n")
+    program.write_text(
+        "#!/bin/sh\necho 'Card One, 81559, 555.1, 42'\necho 'Card Two, [N/A], 555.1, [N/A]'\n"
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    assert [(gpu.name, gpu.memory >> 30) for gpu in hardware.gpus()] == [("Card One", 79)]
+    assert [(gpu.name, gpu.memory >> 30, gpu.used >> 20) for gpu in hardware.gpus()] == [
+        ("Card One", 79, 42)
+    ]
     ran = kgqa("doctor")
     assert (ran.code, ran.err) == (0, "")
     areas = ("python", "demo.jsonl", "call-cache", "recorded-demo", "Card One, 86 GB, driver 555.1")

@@ -110,6 +110,21 @@ def test_index_of_wikipedia_is_planned_by_its_name() -> None:
     assert index.demand.weights == gpu_plan.ENCODER + 21_015_324 * 768 * 2
 
 
+def test_index_beside_a_model_on_one_gpu_leaves_it_less() -> None:
+    search = ("retriever=e5_base_v2", "retriever.backend=flat", "dataset.corpus=wiki18_100w.jsonl")
+    with pytest.raises(ConfigError, match=r"needs 32 GB of the only GPU.*utilization=0\.56 or ret"):
+        _ = compose("gpus=1", *search).gpu_plan
+    for key in ("engine.gpu_memory_utilization=0.5", "retriever.device=cpu"):
+        assert compose("gpus=1", *search, key).gpu_plan.placement is not None
+
+
+def test_gpus_in_use_by_others_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = [Gpu("H100", 80 << 30, "600", used << 30) for used in (0, 40, 2)]
+    monkeypatch.setattr("kgqa.experiment.devices.list_gpus", lambda: tuple(cards))
+    (line,) = compose().gpu_plan.lines()
+    assert line == "in use by other processes: GPU 1 (43 GB). To leave them out: gpus=[0,2]"
+
+
 def test_judge_with_the_readers_model_stays_loaded() -> None:
     experiment = compose("judge=three_way", "gpus=2")
     assert experiment.judge_nodes["judge"] == experiment.role_nodes[""]
@@ -218,3 +233,11 @@ def test_plan_needs_no_weights(capsys: pytest.CaptureFixture[str]) -> None:
     output = capsys.readouterr().out
     assert "judge: llama3_3_70b_instruct  0-7 (2 copies, each split over 4)" in output
     assert "model calls" in output
+
+
+def test_arguments_of_vllm_have_one_spelling() -> None:
+    with (
+        Session(compose("engine.extra_args={kv-cache-dtype:fp8}")) as session,
+        pytest.raises(ConfigError, match=r"extra_args=kv-cache-dtype: write kv_cache_dtype"),
+    ):
+        session.engines("reader")
