@@ -92,9 +92,8 @@ def notices(run: FinishedRun) -> list[str]:
             f"**Another model answered {pluralize(calls, 'call')} of the judge: {model}.**"
         )
     if metrics.imported:
-        calls = sum(metrics.calls.values())
         warnings.append(
-            f"**Replies from an imported file: {metrics.imported:,} (the run has {calls:,} calls).** "
+            f"**Replies from an imported file: {metrics.imported:,}, with those for triples and the judge.** "
             "They are as trustworthy as the file."
         )
     for key, count in (metrics.trained_questions or {}).items():
