@@ -29,13 +29,15 @@ from kgqa.sweeps.cells import (
 )
 from kgqa.sweeps.running import open_sweep, run_cell, sweep_path, write_reports
 from kgqa.types import Json
+from kgqa.util.optional_deps import install_command
 from kgqa.util.text import pluralize
 
+# the extra that installs each launcher
 LAUNCHERS = {
-    "joblib": "kgqa[joblib]",
-    "submitit_local": "kgqa[submitit]",
-    "submitit_slurm": "kgqa[submitit]",
-    "ray": "kgqa[ray-launcher]",
+    "joblib": "joblib",
+    "submitit_local": "submitit",
+    "submitit_slurm": "submitit",
+    "ray": "ray-launcher",
 }
 _JOB = "kgqa_cell"
 # Hydra's own folders and log files stay away: a cell has a run's folder and a log already
@@ -237,6 +239,6 @@ def _explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     first = str(error).strip().splitlines()[0]
     if f"hydra/launcher/{name}" in str(error):
         return ConfigError(
-            f"hydra/launcher={name} is not installed. Install it: pip install '{LAUNCHERS[name]}'"
+            f"hydra/launcher={name} is not installed. Run: {install_command(LAUNCHERS[name])}"
         )
     return ConfigError(f"{' '.join(overrides)}: {first}")

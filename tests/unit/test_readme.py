@@ -102,3 +102,10 @@ def test_the_python_that_the_tutorial_shows_runs(
     (code,) = re.findall(r"```python\n(import kgqa\n.*?)```", tutorial, re.DOTALL)
     exec(code, {})
     assert len(list((tmp_path / "outputs" / "demo").glob("*/*/*/report.html"))) == 3
+
+
+def test_extras_are_installed_from_the_clone() -> None:
+    # kgqa is not on PyPI: 'kgqa[pdf]' works only where kgqa is installed
+    line = re.compile(r"install[^`\n]*'kgqa\[[\w,-]+\]'")
+    files = [*DOCUMENTS, *(ROOT / "conf").rglob("*.yaml"), *(ROOT / "kgqa").rglob("*.py")]
+    assert [file for file in files if line.search(file.read_text(encoding="utf-8"))] == []

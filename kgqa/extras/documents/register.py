@@ -3,10 +3,11 @@
 from kgqa.cli.parsing import Command
 from kgqa.util.registry import Extra
 
-NOTES = """Supported files: text, Markdown, HTML, DOCX and PDF (pip install 'kgqa[pdf]'). Folders are read recursively.
-The default model is the largest one with weights on this machine. The default method=trace builds chains of sentences
-with the values of experiment=ask. Set method.units=triples for chains of extracted triples, and experiment=null for the
-values of the paper. Use method=kgp for questions about the structure of PDFs, e.g. "What does table 2 say?"."""
+NOTES = """Supported files: text, Markdown, HTML, DOCX and PDF. They need the extra pdf: pip install -e '.[pdf]' (in the
+clone). Folders are read recursively. The default model is the largest one with weights on this machine. The default
+method=trace builds chains of sentences with the values of experiment=ask. Set method.units=triples for chains of
+extracted triples, and experiment=null for the values of the paper. Use method=kgp for questions about the structure of
+PDFs, e.g. "What does table 2 say?"."""
 
 EXTRA = Extra(
     commands={
