@@ -29,6 +29,7 @@ from kgqa.artifacts.schema import read_json
 from kgqa.config.files import flatten
 from kgqa.datasets.verified import read_labels
 from kgqa.errors import DataError
+from kgqa.report.flags import flags_section
 from kgqa.report.section import Section, Value, cell_text
 from kgqa.scoring.agreement import agreement as agreement_of
 from kgqa.scoring.corrected import kappa_interval
@@ -57,6 +58,7 @@ def sections(run: FinishedRun) -> list[Section]:
         _recalls(metrics.retrieval),
         *compare_verifications(run),
         figures_section("Process metrics, per question", metrics.figures),
+        flags_section(metrics),
         figures_section("Knowledge graph", metrics.graph or {}),
         figures_section("Reasoning chains", metrics.chains or {}),
         _costs_by_role(metrics.cost.method.by_role),

@@ -19,6 +19,7 @@ from kgqa.config.composing import compose
 from kgqa.config.files import describe_choice, groups, load_yaml
 from kgqa.config.keys import list_keys, load_node
 from kgqa.config.run_keys import list_run_keys
+from kgqa.report.flags import ANSWERS, EXTRACTIONS, REPLIES
 from kgqa.reproduce.tables import PublishedTable, load_table, table_ids
 from kgqa.util.places import package_conf
 
@@ -194,6 +195,23 @@ def _matrix_row(table: PublishedTable) -> tuple[str, ...]:
     return f"`{table.id}`", table.title, table.place, f"{values:,}", shares
 
 
+def flags() -> str:
+    """Return every flag with its meaning."""
+    kinds = {
+        "Of answers": ANSWERS,
+        "Of replies of a model or server": REPLIES,
+        "Of the extraction of triples": EXTRACTIONS,
+    }
+    parts = [
+        "# Flags",
+        "A flag counts anomalies. It changes no score. The section Flags of a report explains those of its run.",
+    ]
+    for title, meanings in kinds.items():
+        rows = [(f"`{flag}`", meaning) for flag, meaning in sorted(meanings.items())]
+        parts += [f"## {title}", _table(("flag", "meaning"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
 def python() -> str:
     """Return the Python API: what `import kgqa` exports, from its docstrings."""
     return "# Python\n\n::: kgqa.api\n"
@@ -223,5 +241,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands,
     "reference/keys.md": configuration,
     **{f"reference/keys-{group}.md": partial(group_keys, group) for group in KEY_GROUPS},
+    "reference/flags.md": flags,
     "reference/python.md": python,
 }
