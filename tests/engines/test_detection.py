@@ -61,6 +61,13 @@ LITELLM = {
     "/models": MINE,
     "/health/readiness": {"status": "ok", "litellm_version": "1.80.0"},
 }
+# since 1.108 the version is elsewhere
+NEW_LITELLM = {
+    "/v1/models": MINE,
+    "/models": MINE,
+    "/health/readiness": {"status": "healthy", "db": "Not connected"},
+    "/health/readiness/details": {"status": "healthy", "litellm_version": "1.108.7"},
+}
 HOSTED = {
     "/api/v1/models": {
         "data": [{"id": "qwen/qwen3-8b", "context_length": 40960}, {"id": "other/model"}]
@@ -94,9 +101,10 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
         (LLAMACPP, "llamacpp", "llama.cpp", {"/models/tiny.gguf": 4096}),
         (OLLAMA, "hosted", "Ollama 0.13.0", {"qwen3:8b": 16384, "llama3.2:latest": 16384}),
         (LITELLM, "hosted", "LiteLLM 1.80.0", {"my-gpt": None}),
+        (NEW_LITELLM, "hosted", "LiteLLM 1.108.7", {"my-gpt": None}),
         (HOSTED, "hosted", "", {"qwen/qwen3-8b": 40960, "other/model": None}), (SILENT, "hosted", "", {}),
     ],
-    ids=["vllm", "adapter", "proxied", "sglang", "llamacpp", "ollama", "litellm", "hosted", "silent"],
+    ids=["vllm", "adapter", "proxied", "sglang", "llamacpp", "ollama", "litellm", "new litellm", "hosted", "silent"],
 )  # fmt: skip
 def test_kind_and_models_are_detected(
     serve: Serve, answers: Answers, kind: str, software: str, contexts: Answers

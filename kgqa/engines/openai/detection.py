@@ -132,7 +132,7 @@ async def _identify(server: Transport, listed: list[dict[str, Json]]) -> ServedM
     elif version := (await _fetch(server, "../api/version")).get("version"):
         software = f"Ollama {version}"
         contexts = {name: await _read_ollama_context(server, name) for name in contexts}
-    elif version := (await _fetch(server, "../health/readiness")).get("litellm_version"):
+    elif version := await _read_litellm_version(server):
         software = f"LiteLLM {version}"
     return ServedModels(server.url, kind, software, contexts, names)
 
@@ -146,6 +146,14 @@ async def _fetch(
     except KgqaError:
         return {}
     return answer if isinstance(answer, dict) else {}
+
+
+async def _read_litellm_version(server: Transport) -> Json:
+    """Return the version of LiteLLM, or None. Since 1.108 it is under another path, which needs the key."""
+    for path in ("../health/readiness/details", "../health/readiness"):
+        if version := (await _fetch(server, path)).get("litellm_version"):
+            return version
+    return None
 
 
 async def _read_ollama_context(server: Transport, model: str) -> int:
