@@ -36,7 +36,7 @@ HEAVY := $(LIGHT),transformers,sentence-transformers,rerankers,train,mlflow,wand
 WEIGHTS = $(shell grep -rl --include='test_*.py' 'mark\.weights' tests)
 # `make test-engines` skips the tests that `make test` has passed
 PASSED     := $(VENV)/passed
-VLLM_TESTS := $(addprefix tests/engines/,test_contract.py test_exactness.py test_thinking.py test_vllm.py) \
+VLLM_TESTS := $(addprefix tests/engines/,test_contract.py test_exactness.py test_thinking.py test_vllm.py test_server_lines.py) \
   tests/e2e/test_vllm_runs.py
 export GOMP_SPINCOUNT := 0
 export HF_HUB_OFFLINE ?= 1

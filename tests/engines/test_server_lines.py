@@ -1,9 +1,18 @@
-"""The first line that kgqa prints for each kind of server, right or wrong. All servers here are simulated."""
+"""The first line that kgqa prints for each kind of server, right or wrong.
+
+Most servers are simulated. llama.cpp, vLLM and LiteLLM are also tried as they are, where they are installed. Put
+the command `litellm` of `pip install 'litellm[proxy]'` on PATH for the last one.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
+import socket
+import subprocess
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -11,6 +20,10 @@ from typing import Any
 import pytest
 
 from kgqa.cli.main import main
+from kgqa.engines.weights import Model
+from tests.engines.asking import CONTEXT
+from tests.engines.conftest import served
+from tests.engines.small import Small
 from tests.engines.test_detection import (
     HOSTED,
     LITELLM,
@@ -21,10 +34,13 @@ from tests.engines.test_detection import (
     VLLM,
     listing,
 )
+from tests.engines.vllm_server import serving
 from tests.http_server import serve_json
 
 pytest.importorskip("aiohttp", reason="engine openai needs aiohttp")
 KEY = "sk-4Wq81"
+# LiteLLM rejects a short master key
+LONG_KEY = "sk-4Wq81-a-master-key-that-is-long-enough"
 AZURE = {"/openai/v1/models": listing("system", "gpt-4o-mini")}
 WRONG_KEY = (
     401,
@@ -141,3 +157,71 @@ def test_first_line_without_a_server(
     assert first_line(capfd, tmp_path, f"server={server}", "engine.server_timeout=0.2").startswith(
         line
     )
+
+
+@pytest.mark.weights
+def test_first_line_of_real_llamacpp(
+    model: Model, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("xllamacpp", reason="the server of llama.cpp needs xllamacpp")
+    url = f"{served(model).listening_address}/v1"
+    capfd.readouterr()
+    expected = f"server: llama.cpp at {url}, model {model.locate()}, context {CONTEXT:,} tokens"
+    assert first_line(capfd, tmp_path, f"server={url}") == expected
+
+
+@pytest.mark.weights
+def test_first_line_of_real_vllm(
+    request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    vllm = pytest.importorskip("vllm", reason="vLLM has its own environment")
+    small: Small = request.getfixturevalue("small")
+    with serving(small.folder.locate()) as url:
+        capfd.readouterr()
+        line = first_line(capfd, tmp_path, f"server={url}", "engine.api_key_env=NO_KEY")
+    expected = f"server: vLLM {vllm.__version__} at {url}, model {small.folder.locate()}, context 2,048 tokens"
+    assert line == expected
+
+
+@pytest.fixture(scope="module")
+def litellm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A LiteLLM proxy with one model and the key `KEY`."""
+    program = shutil.which("litellm")
+    if program is None:
+        pytest.skip("no command litellm on PATH")
+    folder = tmp_path_factory.mktemp("litellm")
+    entry = "{model_name: mine, litellm_params: {model: openai/tiny, api_base: 'http://127.0.0.1:9/v1', api_key: none}}"
+    (folder / "config.yaml").write_text(f"model_list: [{entry}]\n", encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [program, "--config", "config.yaml", "--host", "127.0.0.1", "--port", str(port)]
+    environment = {**os.environ, "LITELLM_MASTER_KEY": LONG_KEY}
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(words, cwd=folder, env=environment, stdout=log, stderr=log)
+    deadline = time.monotonic() + 120
+    while server.poll() is None and time.monotonic() < deadline:
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            break
+        time.sleep(0.5)
+    yield f"http://127.0.0.1:{port}"
+    server.terminate()
+    server.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        (LONG_KEY, "server: LiteLLM "),
+        ("sk-other", "kgqa: {} does not list its models: 400 No connected db. Check the address and the key in NAMED"),
+    ],
+    ids=["right key", "wrong key"],
+)  # fmt: skip
+def test_first_line_of_real_litellm(
+    key: str, line: str, litellm: str, capfd: pytest.CaptureFixture[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("NAMED", key)
+    words = (f"server={litellm}", "engine.api_key_env=NAMED")
+    assert first_line(capfd, tmp_path, *words).startswith(line.format(litellm))
