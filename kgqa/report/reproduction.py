@@ -14,6 +14,7 @@ from kgqa.report.section import FILES, MarkedCell, Section, latex, markdown
 from kgqa.scoring.published_delta import (
     FEW,
     MARGIN_SHARE,
+    SECONDS,
     Delta,
     Ours,
     PublishedMetric,
@@ -226,7 +227,12 @@ class Reproduction:
             "cannot tell: the interval includes 0 and is wider than the margin, there is no interval, or there are "
             f"fewer than {FEW} questions."
         )
-        yield "not compared: seconds. They depend on the hardware and on how many questions run at once."
+        if any(line.metric.unit == SECONDS for line in self.lines):
+            yield "not compared: seconds. They depend on the hardware and on how many questions run at once."
+        whys = dict.fromkeys(
+            (line.metric.name, line.metric.why) for line in self.lines if line.delta
+        )
+        yield from (f"not compared: {name}. {why}" for name, why in whys if why)
         yield (
             "agrees within: the smallest margin with which the values agree. prediction: whether our value is inside "
             "the 95 % prediction interval of the published one, for as many questions as ours."

@@ -25,7 +25,7 @@ from kgqa.scoring.published_delta import (
     LEAST_DIFFERENCE,
     Ours,
     PublishedMetric,
-    compare_with_published,
+    compare_metric,
     read_measured_value,
     wilson_interval,
 )
@@ -98,11 +98,7 @@ def _lines(table: PublishedTable, planned: Sequence[PlannedCell], margin: float)
                 ours, note = _measure(cell.tests, metric), metric.why or _explain(cell)
             if ours:
                 values[row, column, metric.name] = ours
-            delta = (
-                compare_with_published(published, ours, metric.unit, margin)
-                if published and ours
-                else None
-            )
+            delta = compare_metric(metric, published, ours, margin) if published and ours else None
             lines.append(Line(row, column, metric, published, ours, delta, "" if ours else note))
     return lines
 

@@ -78,7 +78,7 @@ def count_questions(
         )
         is_few = protocol is not None and protocol.test is not None and fewest < protocol.test
         yield (
-            "questions",
+            "questions answered",
             limit,
             f"{span} per cell{', the files here have no more' if is_few else ''}",
         )

@@ -25,7 +25,10 @@ Verdict = Literal["agrees", "differs", "cannot tell", "not compared"]
 
 @dataclass(frozen=True, slots=True)
 class PublishedMetric:
-    """A metric of a published table. `path`: a path in metrics.json, or a sum or ratio of paths. None: not measured."""
+    """A metric of a published table. `path`: a path in metrics.json, or a sum or ratio of paths. None: not measured.
+
+    why: why it is not measured, or what else the paper measures under this name. Such values are not compared.
+    """
 
     # a wrong key in a table's file is an error
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -125,6 +128,15 @@ def read_parts(metrics: Mapping[str, Json], path: str) -> tuple[float, float] | 
 def scale_of(metric: PublishedMetric) -> float:
     """Return the factor between a metric's ratio of parts and its value."""
     return 100.0 if metric.unit == "%" and metric.path and " / " in metric.path else 1.0
+
+
+def compare_metric(
+    metric: PublishedMetric, published: Value, ours: Ours, margin: float = MARGIN
+) -> Delta:
+    """Compare our value of a metric with a published one, unless the paper measures something else."""
+    if metric.why:
+        return Delta(ours.mean - published.number, None, None, "not compared")
+    return compare_with_published(published, ours, metric.unit, margin)
 
 
 def compare_with_published(

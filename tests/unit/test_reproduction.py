@@ -19,6 +19,7 @@ from kgqa.scoring.published_delta import (
     Ours,
     PublishedMetric,
     Value,
+    compare_metric,
     compare_with_published,
     read_measured_value,
     wilson_interval,
@@ -281,6 +282,15 @@ def test_values_agree_if_interval_is_within_margin(
 def test_margin_can_be_set() -> None:
     assert compare_with_published(of(50.0), Ours(53, 52, 54, 7405), "%", 3).verdict == "differs"
     assert compare_with_published(of(50.0), Ours(53, 52, 54, 7405), "%", 6).verdict == "agrees"
+
+
+def test_value_of_another_quantity_is_not_compared() -> None:
+    # TRACE's tables count 57 tokens without documents, so not those of the context
+    [tokens, *_] = load_table("trace/table1").metrics
+    assert tokens.name == "Tokens"
+    assert compare_metric(tokens, of(57.0), Ours(0, 0, 0, 80)).verdict == "not compared"
+    line = Line("w/o documents", "1", tokens, of(57.0), Ours(0, 0, 0, 80), DELTA, "")
+    assert tokens.why in " ".join(figure_of(lines=[line]).verdicts().text)
 
 
 @pytest.mark.parametrize("mean", [6.0, 380.0])
