@@ -107,7 +107,9 @@ class LlamaCpp(LocalEngine):
 
     async def _reply(self, call: ModelCall, adapter: Adapter | None) -> ModelReply:
         reply = await (await self._protocol(adapter)).answer(call)
-        return replace(reply, flags=(*self._template.flags(call), *reply.flags))
+        # the protocol flags a missing thought, too
+        flags = dict.fromkeys((*self._template.flags(call), *reply.flags))
+        return replace(reply, flags=tuple(flags))
 
     async def _protocol(self, adapter: Adapter | None) -> LlamaProtocol:
         """Return the protocol of an adapter. The first call loads the weights."""

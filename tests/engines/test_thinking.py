@@ -90,3 +90,10 @@ def test_prompt_without_room_for_reasoning_is_too_long(pair: tuple[Any, Any]) ->
     (reply,) = ask(pair[0], [where("word " * (CONTEXT - BUDGET - 30), max_tokens=2)])
     assert isinstance(reply, PromptTooLong)
     assert reply.limit <= CONTEXT - BUDGET - 2
+
+
+def test_reply_without_reasoning_is_flagged_once(pair: tuple[Any, Any]) -> None:
+    plain = Prompt("test/plain", (Message("user", "Paris is"),), form="completion")
+    (reply,) = ask(pair[0], [Generate(plain, 4)])
+    assert isinstance(reply, Completion), reply
+    assert reply.flags == ("no_thinking",)
