@@ -28,9 +28,9 @@ from kgqa.types import Json
 from kgqa.util import hub
 from kgqa.util.fs import (
     HOME_ELSEWHERE,
-    ensure_dir,
     explain_storage_errors,
     folder_sha256,
+    lock_file,
     quick_sha256,
     replace_atomically,
 )
@@ -339,16 +339,24 @@ def convert_weights(file: Path) -> Path:
     Rounding to bfloat16 costs far less than quantizing did.
     """
     folder = home() / "models" / f"{file.stem}-{digest(file)[:12]}-bf16"
-    if not (folder / "config.json").is_file():
-        with explain_storage_errors(folder, HOME_ELSEWHERE):
-            ensure_dir(folder.parent)
-            with (
-                TemporaryDirectory(dir=folder.parent) as partial,
-                redirect_stderr(io.StringIO()),
-            ):  # progress bars
-                _convert(file, Path(partial))
-                Path(partial).replace(folder)
+    if _is_complete(folder):
+        return folder
+    # cells of a sweep in several processes convert the same file
+    with lock_file(folder.with_name(f"{folder.name}.lock"), remedy=HOME_ELSEWHERE):
+        if _is_complete(folder):
+            return folder
+        with (
+            explain_storage_errors(folder, HOME_ELSEWHERE),
+            TemporaryDirectory(dir=folder.parent) as partial,
+            redirect_stderr(io.StringIO()),  # progress bars
+        ):
+            _convert(file, Path(partial))
+            Path(partial).replace(folder)
     return folder
+
+
+def _is_complete(folder: Path) -> bool:
+    return (folder / "config.json").is_file()
 
 
 def _convert(file: Path, folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -280,3 +282,23 @@ def test_a_hub_folder_is_identified_by_its_revision(tmp_path: Path) -> None:
 def test_any_other_folder_is_identified_by_its_hash(tmp_path: Path) -> None:
     write(tmp_path / "config.json", "{}")
     assert Model("name", path=str(tmp_path)).identify() == digest(tmp_path)
+
+
+def test_weights_are_converted_once_by_parallel_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversions = []
+
+    def convert(file: Path, folder: Path) -> None:
+        conversions.append(file)
+        time.sleep(0.2)
+        write(folder / "config.json", "{}")
+
+    monkeypatch.setenv("KGQA_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(weights, "_convert", convert)
+    file = write(tmp_path / "tiny.gguf", "weights")
+    with ThreadPoolExecutor(2) as cells:
+        first, second = cells.map(weights.convert_weights, [file, file])
+    assert first == second
+    assert [file] == conversions
+    assert (first / "config.json").is_file()
