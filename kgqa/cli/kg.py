@@ -14,21 +14,20 @@ from kgqa.datasets.passages import distinct_passages
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.dry_run import plan_extraction
-from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.prepare.triples import (
     corpus_passages,
     describe_triples,
     extract_all,
     measure_graphs,
+    prepare_triples,
     read_triples,
 )
 from kgqa.experiment.session import Session
 from kgqa.kg.exchange import ImportedTriples, read_passages, write_triples
-from kgqa.kg.extraction import ExtractedTriples
 from kgqa.report.section import cell_text
 from kgqa.reproduce.tables import find_published
-from kgqa.runtime.display import QUIET
+from kgqa.runtime.display import QUIET, Display
 from kgqa.runtime.monitor import KG_BUILD, monitor_work
 from kgqa.types import Json
 from kgqa.util.fs import jsonl_text, replace_file
@@ -55,52 +54,34 @@ def build(args: Namespace, terminal: Terminal) -> None:
             if args.corpus:
                 triples, _ = extract_all(session, lambda: corpus_passages(session), display)
                 per_passage = triples.figures["triples"] / triples.figures["passages"]
-                _show_figures(
-                    {"triples_per_passage": per_passage, **triples.figures}, None, terminal
-                )
+                figures = {"triples_per_passage": per_passage, **triples.figures}
+                terminal.table(("corpus", "sum"), _write_rows(figures))
             else:
-                triples, _ = extract_all(
-                    session, lambda: distinct_passages(experiment.data.questions), display
-                )
-                _show_graphs(session, triples, terminal)
+                _show_graphs(session, terminal, display, new_calls=True)
         terminal.result(session.cache.path)
 
 
 def show_statistics(args: Namespace, terminal: Terminal) -> None:
     """Show the figures of existing triples without model calls."""
     with Session(compose_experiment(args.overrides)) as session:
-        questions = session.experiment.data.questions
-        if imported := session.experiment.triple_file:
-            _show_graphs(session, imported, terminal)
-            terminal.result(imported.file)
-        else:
-            triples, _ = extract_all(
-                session, lambda: distinct_passages(questions), QUIET, new_calls=False
-            )
-            _show_graphs(session, triples, terminal)
-            terminal.result(session.cache.path)
+        _show_graphs(session, terminal, QUIET, new_calls=False)
+        imported = session.experiment.triple_file
+        terminal.result(imported.file if imported else session.cache.path)
 
 
 def _show_graphs(
-    session: Session, triples: ExtractedTriples | ImportedTriples, terminal: Terminal
+    session: Session, terminal: Terminal, display: Display, *, new_calls: bool
 ) -> None:
     """Show the means over the graphs of the questions."""
-    figures = describe_triples(
-        triples, measure_graphs(session, triples), session.experiment.data.questions
-    )
-    _show_figures(figures, session.experiment, terminal)
+    questions = session.experiment.data.questions
+    triples, _ = prepare_triples(session, questions, display, new_calls=new_calls)
+    rows = _write_rows(describe_triples(triples, measure_graphs(session, triples), questions))
+    title = pluralize(len(questions), "question")
+    terminal.table(("per question (TRACE, Table 5)", "mean"), rows, title=title)
 
 
-def _show_figures(
-    figures: Mapping[str, Json], experiment: Experiment | None, terminal: Terminal
-) -> None:
-    """Show the means over the questions of an experiment, or the sums over a corpus."""
-    rows = [(key.replace("_", " "), cell_text(value)) for key, value in figures.items()]
-    if experiment:
-        title = pluralize(len(experiment.data.questions), "question")
-        terminal.table(("per question (TRACE, Table 5)", "mean"), rows, title=title)
-    else:
-        terminal.table(("corpus", "sum"), rows)
+def _write_rows(figures: Mapping[str, Json]) -> list[tuple[str, str]]:
+    return [(key.replace("_", " "), cell_text(value)) for key, value in figures.items()]
 
 
 def link(args: Namespace, terminal: Terminal) -> None:

@@ -180,6 +180,7 @@ def test_missing_passages_are_reported_or_refused(kgqa: Kgqa) -> None:
         '{"title": "Elm", "text": "A tree.", "triples": [["Elm", "is", "tree"]]}\n'
     )
     refused(kgqa(*trace, "output_dir=other"), "Was it made for dataset=demo?")
+    refused(kgqa("kg", "stats", "limit=3", *DEMO, *MINE), "Was it made for dataset=demo?")
     assert not Path("other/metrics.json").exists()
 
 

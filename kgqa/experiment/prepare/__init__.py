@@ -28,7 +28,12 @@ def prepare(session: Session, display: Display) -> Iterator[Inputs]:
         if "triples" in uses:
             from kgqa.experiment.prepare.triples import prepare_triples
 
-            triples, extraction = prepare_triples(session, questions, display)
+            triples, extraction = prepare_triples(
+                session,
+                questions,
+                display,
+                new_calls=not session.experiment.settings.require_existing,
+            )
         if "graph" in uses:
             from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 

@@ -139,7 +139,7 @@ def _check_imported(
 
 
 def prepare_triples(
-    session: Session, questions: Sequence[Question], display: Display
+    session: Session, questions: Sequence[Question], display: Display, *, new_calls: bool
 ) -> tuple[ExtractedTriples | ImportedTriples, Ledger]:
     """Return what answers `Triples`, and the cost of the new calls for it. Raises as `extract_all`."""
 
@@ -149,9 +149,7 @@ def prepare_triples(
     if imported := session.experiment.triple_file:
         _check_imported(session, imported, passages, display)
         return imported, Ledger()
-    return extract_all(
-        session, passages, display, new_calls=not session.experiment.settings.require_existing
-    )
+    return extract_all(session, passages, display, new_calls=new_calls)
 
 
 def describe_triples(
