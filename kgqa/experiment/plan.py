@@ -38,7 +38,8 @@ def plan_comparison(
             f"{pilot.difference:+.1f}",
         )
         detectable = find_detectable_points(pilot, pilot.n, power=power, alpha=ALPHA / tests)
-        rows.append((*measured, needed, cautious, f"{detectable:.1f}", *_costs(pair, cautious)))
+        shown = None if detectable is None else f"{detectable:.1f}"
+        rows.append((*measured, needed, cautious, shown, *_costs(pair, cautious)))
     header = (
         *(
             "runs",
@@ -53,7 +54,8 @@ def plan_comparison(
     text = (
         f"Questions: the number that shows {points:g} points with power {power:g}, by McNemar's exact test or the "
         f"normal approximation, at p < {ALPHA:g} divided by {pluralize(tests, 'pair')}. Cautious: the same with the "
-        "upper 80 % limit of the pilot's spread. Pilot shows: the difference that the questions of the pilot show. "
+        "upper 80 % limit of the pilot's spread. –: no question of the pilot differs. Pilot shows: the difference that "
+        "the questions of the pilot show. "
         "Tokens, model time and USD: both runs on the cautious number, without cached replies."
     )
     names = [f"{name}: {run.name}{run.simulation_note}" for name, run in runs.items()]

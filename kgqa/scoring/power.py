@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from kgqa.scoring.comparison import ALPHA, POWER, Difference, questions_needed
 
@@ -36,44 +37,72 @@ def mcnemar_power(
 
 def plan_questions(
     pilot: Difference, points: float, *, power: float = POWER, alpha: float = ALPHA
-) -> tuple[int, int]:
+) -> tuple[int | None, int]:
     """Return how many questions show a difference of `points`, and how many if the pilot's spread is too low.
 
-    The second number uses the upper 80 % limit of the spread. For right or wrong it is that of McNemar's exact test,
-    otherwise the normal approximation. `MOST` if more are needed.
+    The first number is None if no question of the pilot differs. The second one uses the upper 80 % limit of the
+    spread. For right or wrong it is that of McNemar's exact test, otherwise the normal approximation. `MOST` if more
+    are needed.
     """
+    differing = sum(pilot.wins)
+    most = _upper_share(differing, pilot.n)
+    spread = _Spread(pilot.binary, differing / pilot.n, pilot.deviation)
+    cautious = _Spread(pilot.binary, most, _cautious_deviation(pilot, most))
     return (
-        _needed(pilot, pilot.deviation, points, power, alpha),
-        _needed(pilot, pilot.deviation * _caution(pilot.n), points, power, alpha),
+        spread.needed(points, power, alpha) if differing else None,
+        cautious.needed(points, power, alpha),
     )
 
 
-def _caution(questions: int) -> float:
-    """Return the ratio of the upper limit of a standard deviation to its estimate."""
+def _upper_share(count: int, total: int) -> float:
+    """Return the upper limit of a share (Clopper and Pearson, 1934)."""
+    from scipy.stats import beta
+
+    return float(beta.ppf(1 - _CAUTION, count + 1, total - count)) if count < total else 1.0
+
+
+def _cautious_deviation(pilot: Difference, most: float) -> float:
+    """Return the upper limit of the standard deviation in points.
+
+    most: the largest share of questions that differ. Few of them can miss large differences, so that the limit of
+    normal differences is too low. If no question differs, the differences are taken as the largest possible ones.
+    """
     from scipy.stats import chi2
 
-    degrees = max(questions - 1, 1)
-    return math.sqrt(degrees / float(chi2.ppf(_CAUTION, degrees)))
+    degrees, differing = max(pilot.n - 1, 1), sum(pilot.wins)
+    normal = pilot.deviation * math.sqrt(degrees / float(chi2.ppf(_CAUTION, degrees)))
+    squares = pilot.deviation**2 * degrees + pilot.difference**2 * pilot.n
+    square = squares / differing if differing else 100.0**2
+    return max(normal, math.sqrt(max(most * square - pilot.difference**2, 0.0)))
 
 
-def _needed(pilot: Difference, deviation: float, points: float, power: float, alpha: float) -> int:
-    if not pilot.binary:
-        return min(questions_needed(points, deviation, power=power, alpha=alpha) or 2, MOST)
-    difference = points / 100
-    # the variance of differences of -1, 0 and 1 is the share of discordant questions minus the squared mean
-    discordant = min(max((deviation / 100) ** 2 + (pilot.difference / 100) ** 2, difference), 1.0)
-    approximate = questions_needed(
-        difference, math.sqrt(max(discordant - difference**2, 1e-6)), power=power, alpha=alpha
-    )
-    start = min(approximate or 2, MOST)
-    # the exact test and the approximation agree
-    if start > 20_000:
-        return start
-    return _first(
-        lambda count: mcnemar_power(count, discordant, difference, alpha) >= power,
-        start // 2,
-        2 * start + 50,
-    )
+@dataclass(frozen=True)
+class _Spread:
+    """The spread of paired differences. share: of questions that differ. deviation: in points."""
+
+    binary: bool
+    share: float
+    deviation: float
+
+    def needed(self, points: float, power: float, alpha: float) -> int:
+        """Return the number of questions that shows a difference of `points`."""
+        if not self.binary:
+            return min(
+                questions_needed(points, self.deviation, power=power, alpha=alpha) or 2, MOST
+            )
+        difference = points / 100
+        discordant = max(self.share, difference)
+        deviation = math.sqrt(max(discordant - difference**2, 1e-6))
+        approximate = questions_needed(difference, deviation, power=power, alpha=alpha)
+        start = min(approximate or 2, MOST)
+        # the exact test and the approximation agree
+        if start > 20_000:
+            return start
+        return _first(
+            lambda count: mcnemar_power(count, discordant, difference, alpha) >= power,
+            start // 2,
+            2 * start + 50,
+        )
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
@@ -86,9 +115,14 @@ def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
 
 def find_detectable_points(
     pilot: Difference, questions: int, *, power: float = POWER, alpha: float = ALPHA
-) -> float:
-    """Return the difference in points that this number of questions shows, by the normal approximation."""
+) -> float | None:
+    """Return the difference in points that this number of questions shows, by the normal approximation.
+
+    None if the spread is not known, because no question of the pilot differs.
+    """
     from scipy.stats import norm
 
+    if not pilot.deviation:
+        return None
     quantiles = float(norm.ppf(1 - alpha / 2) + norm.ppf(power))
     return quantiles * pilot.deviation / math.sqrt(questions)

@@ -43,6 +43,7 @@ def test_power_is_that_of_simulated_studies(
 @pytest.mark.parametrize("discordant", [0.2, 0.4])
 def test_planned_questions_show_the_difference(points: float, discordant: float) -> None:
     needed, cautious = plan_questions(pilot(discordant), points)
+    assert needed is not None
     assert 0.76 <= simulated_power(needed, discordant, points / 100) <= 0.86
     assert cautious > needed
 
@@ -56,4 +57,26 @@ def test_power_of_graded_scores_is_approximate() -> None:
     first, second = (list(map(float, generator.random(200))) for _ in range(2))
     measured = compare({"F1": {"A": first, "B": second}}, seed=0)[0]
     needed, _ = plan_questions(measured, 5)
+    assert needed is not None
     assert find_detectable_points(measured, needed) == pytest.approx(5, rel=0.01)
+
+
+@pytest.mark.parametrize("n", [20, 40, 80])
+@pytest.mark.parametrize("discordant", [0.02, 0.05, 0.15, 0.3, 0.5])
+def test_cautious_number_is_mostly_enough(n: int, discordant: float) -> None:
+    sampled = np.random.default_rng(60).binomial(n, discordant, size=STUDIES)
+    true, enough = plan_questions(pilot(discordant, n=2000), 20)[0] or 0, 0
+    for count, times in zip(*np.unique(sampled, return_counts=True), strict=True):
+        first, second = [1.0] * n, [1.0] * (n - count) + [0.0] * count
+        small = compare({"EM": {"A": first, "B": second}}, seed=0)[0]
+        enough += times * (plan_questions(small, 20)[1] >= true)
+    assert enough / STUDIES >= 0.78
+
+
+@pytest.mark.parametrize("shares", [[1.0, 0.0], [0.5, 0.25]], ids=["EM", "F1"])
+def test_pilot_without_differences_gives_a_cautious_number(shares: list[float]) -> None:
+    same = compare({"score": {"A": shares * 10, "B": shares * 10}}, seed=0)[0]
+    needed, cautious = plan_questions(same, 5)
+    assert needed is None
+    assert cautious > 150
+    assert find_detectable_points(same, 20) is None
