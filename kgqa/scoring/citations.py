@@ -10,6 +10,8 @@ from kgqa.artifacts.trace import Notes, TracedQuestion
 from kgqa.scoring.normalisation import normalise
 from kgqa.types import Passage, Question
 
+# notes of methods that cite
+_CITING = ("chains", "cited")
 _END = re.compile(r"(?<=[.!?])\s+(?=[\"'“(]?[A-Z0-9])")
 
 
@@ -43,11 +45,12 @@ def cite_passages(traced: TracedQuestion) -> CitationScores:
 def cite_sentences(traced: TracedQuestion) -> CitationScores:
     """Score the sentences that the triples of the chains, or the cited texts, come from.
 
-    Undefined without chains and citations, or without gold sentences.
+    Undefined for a method without chains and citations, or without gold sentences. An answer of such a method that
+    cites nothing has the recall 0.
     """
     notes = Notes.of(traced)
     gold = {(id_, normalise(sentence)) for id_, sentence in traced.question.facts}
-    if not (notes.chains or notes.cited) or not gold:
+    if traced.notes.keys().isdisjoint(_CITING) or not gold:
         return CitationScores()
     passages = {passage.id: passage for passage in traced.question.passages}
     sentences = {

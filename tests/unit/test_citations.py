@@ -81,8 +81,9 @@ def test_citations_of_an_answer(
         ),
         ([(0, "Person 0 wrote the book 0."), (1, "Person 1 wrote it.")], (0.5, 0.5)),
         ([(0, "Person 0 was born in town 0.")], (1, 0.5)),
+        ([], (None, 0)),
     ],
-    ids=["right", "other sentence", "one of two"],
+    ids=["right", "other sentence", "one of two", "none"],
 )
 def test_cited_texts_are_found_in_their_passages(
     texts: list[tuple[int, str]], expected: tuple[Any, Any]
