@@ -26,7 +26,7 @@ from kgqa.experiment.calibration import JudgedSet, Labels, calibrate, match_labe
 from kgqa.experiment.check import refusal
 from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.experiment import Experiment
-from kgqa.experiment.judging import Judged, check_consistency, judge_answers
+from kgqa.experiment.judging import Judged, check_consistency, judge_answers, refuse_checks
 from kgqa.experiment.prediction_files import match_predictions, name_twins, read_predictions
 from kgqa.experiment.session import Session
 from kgqa.judge import ROLE
@@ -229,10 +229,13 @@ def evaluate(
     Writes evaluation.json, a page and the verdicts into `output_dir=` or the folder of each run.
 
     Raises:
-        ConfigError: `output_dir=` is the folder of another run, or something in use was trained on the questions.
+        ConfigError: `output_dir=` is the folder of another run, something in use was trained on the questions, or a
+            judge without a model is to be checked.
         DataError: the labels are not of these answers.
     """
     experiment = request.experiment
+    if request.checks:
+        refuse_checks(experiment)
     for one in answered:
         _check_training(one, experiment)
     folders = [_find_folder(one, experiment, single=len(answered) == 1) for one in answered]

@@ -13,6 +13,7 @@ from kgqa.artifacts.schema import extend
 from kgqa.artifacts.trace import read_evidence
 from kgqa.artifacts.verdicts import RIGHT, Fate, Judgement
 from kgqa.errors import ConfigError
+from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.session import Session
 from kgqa.identity.program_code import program_hash
 from kgqa.judge import ROLE
@@ -128,6 +129,14 @@ def _find_evidence(row: ScoredQuestion) -> tuple[Passage, ...]:
     return tuple(passage for passage in row.question.passages if passage.id in used)
 
 
+def refuse_checks(experiment: Experiment) -> None:
+    """Raise ConfigError if the judge calls no model, so that its consistency cannot be checked."""
+    if not isinstance(experiment.judge, ModelJudge):
+        raise ConfigError(
+            f"--checks: judge={experiment.name(ROLE)} calls no model. Remove --checks"
+        )
+
+
 def check_consistency(
     session: Session,
     rows: Sequence[ScoredQuestion],
@@ -137,13 +146,10 @@ def check_consistency(
 ) -> Consistency:
     """Judge each answer twice more, and compare the verdicts: with another order, and with a sampled reply.
 
-    Raises ConfigError: the judge calls no model.
+    The judge must be one that `refuse_checks` accepts.
     """
     judge, engines = session.experiment.judge, session.judge_engines
-    if not isinstance(judge, ModelJudge):
-        raise ConfigError(
-            f"--checks: judge={session.experiment.name(ROLE)} calls no model. Remove --checks"
-        )
+    assert isinstance(judge, ModelJudge), judge
     answers = answers_to_judge(rows, trace if judge.sees_passages else None)
     verdicts = {line.question_id: line.verdict for line in judged.lines if line.fate == "judged"}
     swapped = {f"swapped {key}": judge.poll(answers[key], swapped=True) for key in verdicts}

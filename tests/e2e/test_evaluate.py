@@ -402,7 +402,9 @@ def test_server_judges_a_run(kgqa: Kgqa) -> None:
     ],
 )
 def test_wrong_use_of_evaluate_is_rejected(kgqa: Kgqa, words: list[str], message: str) -> None:
-    refused(kgqa("evaluate", str(answered(kgqa)), *words), message)
+    folder = answered(kgqa)
+    refused(kgqa("evaluate", str(folder), *words), message)
+    assert not (folder / "verdicts.jsonl").exists()
 
 
 def test_consistency_needs_two_more_calls_per_answer(kgqa: Kgqa) -> None:
