@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -226,7 +227,12 @@ class Planner(Service):
         settings = self._session.experiment.settings
         width = settings.max_parallel_questions or WIDTH
         scheduler = Scheduler(
-            lambda _: self, self._done, width=lambda: width, seed=settings.call_seed
+            lambda _: self,
+            self._done,
+            width=lambda: width,
+            # the program of an index makes calls for every passage
+            max_calls=math.inf if all_calls else settings.max_calls,
+            seed=settings.call_seed,
         )
         with_searches = with_search_program(programs, self._session.search_program)
         return {ended.key: ended.result for ended in scheduler.run(with_searches)}

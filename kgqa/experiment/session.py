@@ -227,15 +227,17 @@ class Runner:
         self._done: Done = Done()
         self._scheduler: Scheduler | None = None
 
-    def run(self, programs: Iterable[tuple[str, Program[T]]]) -> Generator[Finished[T], None, None]:
-        """Yield each program as it finishes."""
+    def run(
+        self, programs: Iterable[tuple[str, Program[T]]], *, max_calls: float | None = None
+    ) -> Generator[Finished[T], None, None]:
+        """Yield each program as it finishes. max_calls: of one program. None: those of a question."""
         self._ending.clear()
         self._scheduler = Scheduler(
             self._route,
             self._done,
             find_program=self._find_program,
             width=self._width,
-            max_calls=self.experiment.settings.max_calls,
+            max_calls=max_calls or self.experiment.settings.max_calls,
             seed=self.experiment.settings.call_seed,
             on_record=self.ledger.add,
             on_last_start=self._ending.set,

@@ -101,7 +101,7 @@ class Scheduler:
         *,
         find_program: Callable[[Call[Any]], Program[Any] | None] = lambda _: None,
         width: Callable[[], int],
-        max_calls: int = MAX_CALLS,
+        max_calls: float = MAX_CALLS,
         seed: str = "0",
         on_record: Callable[[CallRecord], None] = lambda _: None,
         on_last_start: Callable[[], None] = lambda: None,

@@ -202,6 +202,18 @@ def test_triples_are_extracted_when_the_index_is_built(kgqa: Kgqa) -> None:
     assert other.folder != index.folder
 
 
+def test_calls_of_an_index_have_no_limit(kgqa: Kgqa) -> None:
+    rules = write_rules(
+        [("subject, relation and object", {"triples": [["it", "is in", "Pellery"]]})]
+    )
+    words = (*DEMO, "retriever=hipporag_bm25", "retriever.filter=false", rules, "max_calls=3")
+    plan = kgqa("data", "index", *words, "dry_run=true")
+    index = kgqa("data", "index", *words)
+    count = json.loads((index.folder / "manifest.json").read_text("utf-8"))["corpus"]["count"]
+    assert f"model calls of the index: {2 * count:,} calls" in index.out
+    assert re.search(rf"^extractor +{2 * count:,} ", plan.out, re.MULTILINE)
+
+
 def test_only_new_passages_are_extracted(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     passages = dataset(composed_node("dataset", "demo")).passages()
     rows = [{"title": passage.title, "text": passage.text} for passage in islice(passages, 12)]

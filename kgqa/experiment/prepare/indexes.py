@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -74,7 +75,8 @@ def build_index(
     def run(program: Program[T]) -> T:
         """Run a program with the run's model, and report its cost."""
         with session.runner() as runner:
-            (ended,) = runner.run([("index", program)])
+            # max_calls is the limit of a question
+            (ended,) = runner.run([("index", program)], max_calls=math.inf)
         own, new = (
             total(tallies.values()) for tallies in (runner.ledger.method, runner.ledger.paid)
         )
