@@ -226,17 +226,22 @@ class ExtractingProgram(Protocol):
 
 
 @runtime_checkable
-class RetrievedTriples(KnownTriples, Protocol):
-    """The triples of a retriever."""
+class TripleSource(KnownTriples, Protocol):
+    """The triples of a retriever in a file, if it is set."""
 
     @property
     def path(self) -> str | None:
-        """Return the file with the triples. None: `extract` extracts them."""
+        """Return the file with the triples. None: a model describes the passages."""
         ...
 
     def missing(self, passages: Iterable[Passage]) -> list[Passage]:
         """Return the passages that the file does not have."""
         ...
+
+
+@runtime_checkable
+class RetrievedTriples(TripleSource, Protocol):
+    """The triples of a retriever: of the file, or extracted when the index is built."""
 
     def extract(self, passage: Passage) -> Program[tuple[tuple[Triple, ...], bool]]:
         """Extract the triples of a passage. Return them, and whether the model's reply could be read."""

@@ -36,6 +36,10 @@ REMEDIES: dict[tuple[str, str], str] = {
         "method",
         "raptor",
     ): "RAPTOR is a retriever. Use it with a method: method=retrieve_read retriever=raptor",
+    (
+        "method",
+        "lightrag",
+    ): "LightRAG is a retriever. Use it with a method: method=retrieve_read retriever=lightrag",
     ("method", "tracetriple"): "Use method=trace",
     ("method", "tracedoc"): "Use method=trace method.context=documents",
     ("engine", "litellm"): "Use the address of the proxy: server=http://127.0.0.1:4000",

@@ -173,7 +173,7 @@ AS_READER = "[PRESET][+ADAPTER][@ENGINE]. null: the model of roles.reader."
 ROLES: Mapping[str, Setting] = {
     "reader": Setting(f"Answers from passages or triples: {ANY}"),
     "selector": Setting(f"Chooses triples in TRACE, and passages: {ANY}"),
-    "extractor": Setting(f"Extracts triples: {ANY}"),
+    "extractor": Setting(f"Extracts triples, and the descriptions of lightrag: {ANY}"),
     "judge": Setting(f"Judges answers: {ANY}"),
     "feedback": Setting(f"Checks the steps of SAFE: {ANY}"),
     "agent": Setting(f"Walks the graph in KGP: {ANY}"),
@@ -181,7 +181,8 @@ ROLES: Mapping[str, Setting] = {
     "completer": Setting(f"Completes in KnowTrace: {AS_READER}"),
     "teacher": Setting(f"Writes training examples: {AS_READER}"),
     "fact_filter": Setting(
-        f"Filters the facts of retriever=hipporag, or lists the entities of hipporag_1: {AS_READER}"
+        "Filters the facts of retriever=hipporag, lists the entities of hipporag_1 and the keywords of lightrag: "
+        f"{AS_READER}"
     ),
     "summarizer": Setting(f"Writes the summaries of retriever=raptor: {AS_READER}"),
 }

@@ -256,22 +256,27 @@ class ImportedTriples:
 
 
 @dataclass(frozen=True)
-class RetrieverTriples(ImportedTriples):
+class TripleFile(ImportedTriples):
+    """The file of `retriever.triples.path`, if it is set."""
+
+    key: ClassVar[str] = "retriever.triples.path"
+
+    def loads(self) -> JsonObject:
+        """Return the hash of the file."""
+        return {"sha256": self.sha256} if self.path else {}
+
+
+@dataclass(frozen=True)
+class RetrieverTriples(TripleFile):
     """The file of `retriever.triples.path`. Without one, `extractor` extracts the triples when the index is built."""
 
     extractor: Annotated[Extractor, Setting("Extracts the triples when the index is built.")] = (
         field(kw_only=True)
     )
 
-    key: ClassVar[str] = "retriever.triples.path"
-
     def loads(self) -> JsonObject:
         """Return the hash of the file, or those of the extractor's templates."""
-        return (
-            {"sha256": self.sha256}
-            if self.path
-            else {"templates": list(map(template_hash, self.extractor.templates))}
-        )
+        return super().loads() or {"templates": list(map(template_hash, self.extractor.templates))}
 
     async def extract(self, passage: Passage) -> tuple[tuple[Triple, ...], bool]:
         """Extract the triples of a passage. Return them, and whether the model's reply could be read."""

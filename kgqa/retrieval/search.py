@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -293,6 +293,23 @@ class IndexedRetriever(ABC):
     @abstractmethod
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
         """Return the positions for each query, see `Finder.find`."""
+
+
+@dataclass(frozen=True)
+class LoadedPassages(Sequence[Passage]):
+    """Texts of an index that are no passages of the corpus. They are loaded at their first use."""
+
+    load: Callable[[], Sequence[Passage]]
+
+    @cached_property
+    def _loaded(self) -> Sequence[Passage]:
+        return self.load()
+
+    def __len__(self) -> int:
+        return len(self._loaded)
+
+    def __getitem__(self, position: Any) -> Any:
+        return self._loaded[position]
 
 
 @dataclass(frozen=True)

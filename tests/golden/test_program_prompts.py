@@ -120,6 +120,9 @@ RETRIEVAL = {
     "openie/triples": '{"triples": []}',
     "hipporag/filter": "{}",
     "raptor/summarize": "They are places.",
+    "lightrag/extract": '{"entities": [{"name": "Ekelby", "description": "a town"}]}',
+    "lightrag/glean": '{"entities": [], "relationships": []}',
+    "lightrag/keywords": "{}",
 }
 
 
@@ -188,7 +191,10 @@ def of_retrieval() -> dict[str, Prompt]:
     hipporag = build(composed_node("retriever", "hipporag"), "retriever")
     raptor = build(composed_node("retriever", "raptor") | {"dimensions": 1}, "retriever")
     summaries = raptor.expand([OPERA, COMPOSER, OPERA], None, lambda _: None)
+    lightrag = build(composed_node("retriever", "lightrag"), "retriever")
     programs = (
+        lightrag.expand([OPERA], None, lambda _: None),
+        lightrag.search(Search(QUESTION.text, 5)),
         build(kg, "kg").extract(OPERA),
         hipporag.search(Search(QUESTION.text, 5)),
         summaries,

@@ -36,6 +36,7 @@ def test_spelling_of_a_paper_is_understood(word: str, name: str) -> None:
             "HippoRAG is a retriever. Use it with a method: method=retrieve_read retriever=hipporag",
         ),
         ("method=RAPTOR", "method=retrieve_read retriever=raptor"),
+        ("method=LightRAG", "method=retrieve_read retriever=lightrag"),
         ("engine=ollama", "server=http://127.0.0.1:11434 model=NAME"),
         (
             "engine=vllm engine.base_url=http://a/v1",
