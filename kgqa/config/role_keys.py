@@ -46,10 +46,21 @@ def split_roles(
                     f"keys of its engine, e.g. roles.{role}.engine.max_model_len"
                 )
         model, settings, engine = (value.get(name) for name in (MODEL, ENGINE, ENGINE_NAME))
+        for key, named in ((f"{role}.{MODEL}", model), (f"{role}.{ENGINE}", engine)):
+            if isinstance(named, Mapping | list):
+                raise ConfigError(
+                    f"roles.{key} must be one name, got {named}. "
+                    f"Set its settings one by one, e.g. roles.{role}.engine.max_model_len=4096"
+                )
         # a file can have `engine: vllm`
         if isinstance(settings, str):
             settings, engine = {}, engine or settings
         choices[role] = f"{model or ''}{f'@{engine}' if engine else ''}" or None
         if settings:
+            if not isinstance(settings, Mapping):
+                raise ConfigError(
+                    f"roles.{role}.engine must be one name or settings of an engine, got {settings}. "
+                    f"Example: roles.{role}.engine=vllm"
+                )
             engines[role] = dict(settings)
     return choices, engines

@@ -134,3 +134,18 @@ def test_second_server_needs_an_address(bind: Any, overrides: tuple[str, ...], k
 def test_wrong_key_of_a_role_is_an_error(override: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         bind_role("reader", override)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("roles.reader.engine={tensor_parallel: 2}", r"roles\.reader\.engine must be one name"),
+        ("roles.reader.engine=[vllm]", r"roles\.reader\.engine must be one name"),
+        ("roles.reader.model={name: qwen3_4b}", r"roles\.reader\.model must be one name"),
+        ("roles.reader={engine: [vllm]}", r"roles\.reader\.engine must be one name or settings"),
+    ],
+    ids=["engine as a mapping", "engine as a list", "model as a mapping", "list in a mapping"],
+)
+def test_wrong_type_of_a_role_key_is_named(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        compose([*RUN, override])
