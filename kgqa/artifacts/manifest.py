@@ -57,7 +57,7 @@ class Manifest(Artifact):
     reranker: Identity | None = None
     index: Identity | None = None
     width: Count | None
-    # sha256 of a finished run's metrics, predictions and trace
+    # sha256 of a finished run's metrics, settings, predictions and trace
     files: Mapping[str, str] | None = omit_none()
 
     @classmethod

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from kgqa.artifacts.manifest import Manifest
+from kgqa.artifacts.manifest import Manifest, check_hash
 from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.schema import Artifact, read
@@ -69,6 +69,7 @@ class FinishedRun:
                 "To score other answers: kgqa evaluate --predictions FILE"
             )
         settings = read(Chosen, folder / SETTINGS)
+        check_hash(folder, SETTINGS)
         return cls(folder, settings.choices, settings.settings, manifest, metrics)
 
     @property

@@ -20,7 +20,7 @@ from kgqa.artifacts.manifest import check_hash
 from kgqa.artifacts.metrics import METRICS as METRICS_FILE
 from kgqa.artifacts.metrics import UNDEFINED, Metrics, Retrieval, Throughput
 from kgqa.artifacts.predictions import Prediction, question_ids
-from kgqa.artifacts.run import IDENTITY, SCRIPTED, SETTINGS, FinishedRun, Setting
+from kgqa.artifacts.run import IDENTITY, SCRIPTED, FinishedRun, Setting
 from kgqa.artifacts.schema import Artifact, Count, Number, explain, extend, read_json, validate
 from kgqa.artifacts.trace import TRACE, Notes, TracedQuestion
 from kgqa.artifacts.verdicts import VERDICTS
@@ -206,7 +206,7 @@ def find_finished_run(session: Session) -> FinishedRun | None:
             list_reported_settings(load_run_config(folder)),
             len(question_ids(folder)),
         )
-        files = ((TRACE,), (METRICS_FILE,), (SETTINGS, *(f"report.{form}" for form in REPORTS)))
+        files = ((TRACE,), (METRICS_FILE,), tuple(f"report.{form}" for form in REPORTS))
         times = [[(folder / name).stat().st_mtime_ns for name in names] for names in files]
     except (KeyError, UsageError, OSError):
         # not started, killed before its end, or damaged

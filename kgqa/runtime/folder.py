@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -27,6 +26,7 @@ from kgqa.util.fs import (
     OUT_ELSEWHERE,
     explain_storage_errors,
     has_content,
+    hash_text,
     json_text,
     jsonl_text,
     lock_file,
@@ -112,14 +112,18 @@ class RunFolder:
         )
 
     def write_metrics(self, run: FinishedRun, metrics: Metrics) -> FinishedRun:
-        """Write `metrics.json`, before it the manifest with all hashes, and after it the settings. Return the run."""
-        text = json_text(metrics.json())
+        """Write the manifest with all hashes, then the settings and the metrics. Return the run.
+
+        The metrics are last: after a kill the folder has none, or a file that differs from its hash.
+        """
+        settings = Chosen(choices=run.choices, settings=run.settings)
+        texts = {SETTINGS: json_text(as_json(settings)), METRICS_FILE: json_text(metrics.json())}
         hashes = {name: sha256(self.path / name) for name in (PREDICTIONS, TRACE)}
-        hashes[METRICS_FILE] = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+        hashes |= {name: hash_text(text) for name, text in texts.items()}
         manifest = run.manifest.replace(files=hashes)
         self.write(MANIFEST, json_text(manifest.json()))
-        self.write(METRICS_FILE, text)
-        self.write(SETTINGS, json_text(as_json(Chosen(choices=run.choices, settings=run.settings))))
+        for name, text in texts.items():
+            self.write(name, text)
         return replace(run, manifest=manifest, metrics=metrics)
 
     def close(self) -> None:

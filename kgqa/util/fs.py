@@ -201,6 +201,11 @@ def replace_file(path: Path, text: str | Iterable[str], remedy: str = OUT_ELSEWH
     return path
 
 
+def hash_text(text: str) -> str:
+    """Return the `sha256` of the file that `replace_file` writes for this text."""
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+
 def has_content(file: Path) -> bool:
     """Return whether a file exists and is not empty: a full disk leaves an empty one."""
     with suppress(FileNotFoundError):

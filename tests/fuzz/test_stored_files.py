@@ -122,7 +122,7 @@ def comparable(run: Any) -> Any:
 
 
 @FUZZ
-@given(change=CHANGES, name=st.sampled_from([METRICS, PREDICTIONS, TRACE]))
+@given(change=CHANGES, name=st.sampled_from([METRICS, PREDICTIONS, TRACE, SETTINGS]))
 def test_changed_result_of_a_run_is_never_used(finished: Path, change: Change, name: str) -> None:
     with temporary_folder() as folder:
         run = Path(shutil.copytree(finished / "run", folder / "run"))

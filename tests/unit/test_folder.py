@@ -6,6 +6,7 @@ import json
 import os
 import resource
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -127,6 +128,26 @@ def test_run_survives_a_kill_at_any_write(tmp_path: Path, after: bool) -> None:
                 "q3",
             ]
             assert not list(folder.glob("*.partial.*"))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("write", range(18))
+def test_killed_rerun_never_mixes_settings(tmp_path: Path, write: int, *, after: bool) -> None:
+    def write_run(price: int) -> None:
+        settings = (("engine.price", str(price), ""),)
+        metrics = GOLDEN.metrics.replace(seconds=float(price))
+        opened = RunFolder(tmp_path, {})
+        try:
+            opened.finish([], {}, replace(GOLDEN, settings=settings, metrics=metrics))
+        finally:
+            opened.close()
+
+    write_run(1)
+    with killed_at(write, after=after):
+        write_run(2)
+    with suppress(DataError):
+        run = FinishedRun.read(tmp_path)
+        assert run.settings[0][1] == f"{run.metrics.seconds:g}"
 
 
 def test_trace_survives_a_cut(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from kgqa.artifacts.evaluation import EVALUATION, Evaluation, read_evaluation
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS
-from kgqa.artifacts.run import FinishedRun, RunEntry, run_json
+from kgqa.artifacts.run import SETTINGS, FinishedRun, RunEntry, run_json
 from kgqa.artifacts.schema import read_json
 from kgqa.artifacts.trace import TRACE, read_trace
 from kgqa.cache.maintenance import export_calls
@@ -72,6 +72,11 @@ def edit_answer(folder: Path) -> None:
     (folder / PREDICTIONS).write_text(lines, encoding="utf-8")
 
 
+def edit_setting(folder: Path) -> None:
+    text = (folder / SETTINGS).read_text("utf-8").replace('"no_context"', '"trace"')
+    (folder / SETTINGS).write_text(text, encoding="utf-8")
+
+
 def cut_trace(folder: Path) -> None:
     (folder / TRACE).write_bytes((folder / TRACE).read_bytes()[:-1])
 
@@ -80,14 +85,20 @@ EDITS: dict[str, Callable[[Path], None]] = {
     METRICS: edit_score,
     PREDICTIONS: edit_answer,
     TRACE: cut_trace,
+    SETTINGS: edit_setting,
 }
 COMPARE = "compare outputs/demo/no_context/scripted/good"
 COMMANDS = ("report", "show", "report --format jsonl --out out", "evaluate", COMPARE)
-READERS = {METRICS: COMMANDS[:3], PREDICTIONS: COMMANDS, TRACE: COMMANDS}
+READERS = {
+    METRICS: COMMANDS[:3],
+    PREDICTIONS: COMMANDS,
+    TRACE: COMMANDS,
+    SETTINGS: (COMMANDS[0], COMMANDS[2]),
+}
 
 
 @pytest.mark.parametrize(
-    ("name", "command"), [(name, each) for name in FILES for each in READERS[name]]
+    ("name", "command"), [(name, each) for name, commands in READERS.items() for each in commands]
 )
 def test_changed_file_is_one_line(
     bad: Path, name: str, command: str, capsys: pytest.CaptureFixture[str]
