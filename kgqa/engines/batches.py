@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 import time
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from kgqa.artifacts.schema import Artifact, Number, validate
 from kgqa.errors import EngineError
 from kgqa.types import Json
-from kgqa.util.fs import ensure_dir
-from kgqa.util.jsonio import encode_json
+from kgqa.util.fs import ensure_dir, lock_file
+from kgqa.util.jsonio import decode_json, encode_json
 from kgqa.util.waiting import add_wait, remove_wait
 
 # seconds without a new request, after which a wave is complete: rankings between calls can take that long
@@ -74,6 +75,16 @@ class Wave:
     batch: str = ""
 
 
+class _Event(Artifact):
+    """A line of the notes: the requests of a new wave, the id of its batch, or the requests that failed."""
+
+    wave: str
+    ids: tuple[str, ...] = ()
+    since: Number = 0
+    batch: str = ""
+    failed: tuple[str, ...] = ()
+
+
 @dataclass
 class BatchNotes:
     """The file that remembers batches: one line per event. Other processes can append to it, too."""
@@ -83,13 +94,13 @@ class BatchNotes:
     def read(self) -> dict[str, Wave]:
         """Return the wave of each request whose results can still be fetched."""
         waves, failed = dict[str, Wave](), set[tuple[str, str]]()
-        for line in self._read_lines():
-            name = str(line["wave"])
-            if "ids" in line:
-                waves[name] = Wave(name, frozenset(line["ids"]), float(line["since"]))
+        for event in self._read_events():
+            name = event.wave
+            if event.ids:
+                waves[name] = Wave(name, frozenset(event.ids), event.since)
             elif name in waves:
-                waves[name].batch = str(line.get("batch", waves[name].batch))
-                failed |= {(name, failed_id) for failed_id in line.get("failed", ())}
+                waves[name].batch = event.batch or waves[name].batch
+                failed |= {(name, failed_id) for failed_id in event.failed}
         recent = [wave for wave in waves.values() if wave.since > time.time() - RESULTS_LAST]
         return {
             each: wave for wave in recent for each in wave.ids if (wave.name, each) not in failed
@@ -106,7 +117,15 @@ class BatchNotes:
             file.flush()
             os.fsync(file.fileno())
 
-    def _read_lines(self) -> list[Json]:
+    @asynccontextmanager
+    async def lock(self) -> AsyncIterator[None]:
+        """Keep other processes from submitting the same requests, from reading the file to noting a batch."""
+        with ExitStack() as held:
+            lock = lock_file(self.file.with_suffix(".lock"))
+            await asyncio.to_thread(held.enter_context, lock)
+            yield
+
+    def _read_events(self) -> list[_Event]:
         if not self.file.is_file():
             return []
         lines = self.file.read_bytes().splitlines()
@@ -163,47 +182,55 @@ class BatchQueue:
     async def _serve(self, requests: dict[str, Json]) -> None:
         """Fetch what is in batches of earlier runs, and submit the rest as a new one."""
         try:
-            known = self.notes.read()
-            waves = {known[name].name: known[name] for name in requests if name in known}
-            for wave in waves.values():
-                if not wave.batch:
-                    wave.batch = await self.api.find(wave.name, wave.ids, wave.since) or ""
-            waves = {name: wave for name, wave in waves.items() if wave.batch}
-            old = frozenset(
-                name for name in requests if name in known and known[name].name in waves
-            )
-            new = {name: request for name, request in requests.items() if name not in old}
-            running = [
-                self._finish(self._wait(wave, wave.ids & old), wave.ids & old)
-                for wave in waves.values()
-            ]
-            if new:
-                running.append(self._finish(self._submit(new), new))
-            await asyncio.gather(*running)
+            async with self.notes.lock():
+                waves = await self._find_waves(requests)
+                old = frozenset[str]().union(*(ids for _, ids in waves))
+                new = {name: request for name, request in requests.items() if name not in old}
+                try:
+                    if new:
+                        waves.append((await self._submit(new), frozenset(new)))
+                except Exception as error:  # noqa: BLE001 - only these requests fail with it
+                    for name in new:
+                        self._settle(name, error)
+            await asyncio.gather(*(self._finish(wave, ids) for wave, ids in waves))
         except Exception as error:  # noqa: BLE001 - each request of the wave fails with it
             for name in requests:
                 self._settle(name, error)
 
-    async def _finish(self, batch: Awaitable[None], ids: Iterable[str]) -> None:
+    async def _find_waves(self, requests: Mapping[str, Json]) -> list[tuple[Wave, frozenset[str]]]:
+        """Return the earlier batches that contain some of the requests, each with the ids of these."""
+        known = self.notes.read()
+        waves = {known[name].name: known[name] for name in requests if name in known}
+        for wave in waves.values():
+            if not wave.batch and (batch := await self.api.find(wave.name, wave.ids, wave.since)):
+                wave.batch = batch
+                self.notes.add(wave, batch=batch)
+        return [
+            (wave, frozenset(name for name in requests if known.get(name) is wave))
+            for wave in waves.values()
+            if wave.batch
+        ]
+
+    async def _finish(self, wave: Wave, ids: frozenset[str]) -> None:
         """Wait for a batch. If it fails, only its own requests fail."""
         try:
-            await batch
+            await self._wait(wave, ids)
         except Exception as error:  # noqa: BLE001 - each request of the batch fails with it
             for name in ids:
                 self._settle(name, error)
 
-    async def _submit(self, requests: dict[str, Json]) -> None:
+    async def _submit(self, requests: dict[str, Json]) -> Wave:
         now, ids = time.time(), frozenset(requests)
         name = hashlib.sha256(encode_json([now, *sorted(ids)])).hexdigest()[:32]
         wave = Wave(name, ids, now)
         # before the request: a kill after it finds the batch again
         self.notes.add(wave, ids=sorted(ids), since=now)
         wave.batch = await self.api.submit(name, requests)
-        await self._wait(wave, ids)
+        self.notes.add(wave, batch=wave.batch)
+        return wave
 
     async def _wait(self, wave: Wave, ids: frozenset[str]) -> None:
         """Wait for a batch, and hand over the outcomes of these requests."""
-        self.notes.add(wave, batch=wave.batch)
         label = f"batch {wave.batch}"
         self._open[label] = len(ids)
         add_wait(self.describe)
@@ -244,10 +271,9 @@ def _read_last_byte(file: BinaryIO) -> bytes:
     return file.read(1)
 
 
-def _read_event(line: bytes) -> dict[str, Json]:
-    """Return an event, or {} for a line that a kill has cut."""
+def _read_event(line: bytes) -> _Event | None:
+    """Return an event, or None for a line that a kill has cut or that is damaged otherwise."""
     try:
-        event: dict[str, Json] = json.loads(line)
+        return validate(_Event, decode_json(line))
     except ValueError:
-        return {}
-    return event
+        return None

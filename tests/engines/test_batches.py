@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 import kgqa
 from kgqa.engines import batches
+from kgqa.engines.openai.batch_transport import OpenAIBatches
 from kgqa.errors import ConfigError, EngineError
 from kgqa.runtime.display import QUIET
 from kgqa.types import Completion
@@ -64,7 +66,7 @@ def drop_after_submit(server: Server) -> None:
 
 
 def notes(tmp_path: Path) -> Path:
-    (file,) = (tmp_path / "home" / "batches").iterdir()
+    (file,) = (tmp_path / "home" / "batches").glob("*.jsonl")
     return file
 
 
@@ -106,6 +108,31 @@ def test_batch_behind_many_others_is_found(server: Server, tmp_path: Path) -> No
     state.is_open.set()
     assert texts(ask_in_batches(address)) == REPLIES
     assert set(state.paid.values()) == {1}
+
+
+def test_two_processes_submit_a_request_once(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two engines, as of two processes in different folders: both have read the notes before one submits."""
+    address, state = server
+    submit = OpenAIBatches.submit
+
+    async def submit_slowly(*arguments: Any) -> str:
+        await asyncio.sleep(0.5)
+        return await submit(*arguments)
+
+    monkeypatch.setattr(OpenAIBatches, "submit", submit_slowly)
+    state.is_open.set()
+    opened = [engine(base_url=address, batch=True, batch_wait=0.05) for _ in range(2)]
+    replies = SimpleQueue[Any]()
+    for each in opened:
+        for call in CALLS:
+            each.submit(call, replies.put)
+    answers = [replies.get(timeout=30) for _ in range(2 * len(CALLS))]
+    for each in opened:
+        each.close()
+    assert sorted(texts(answers)) == sorted(2 * REPLIES)
+    assert list(state.paid.values()) == [1] * len(CALLS)
 
 
 def test_wave_that_never_arrived_is_sent(server: Server, tmp_path: Path) -> None:
@@ -163,11 +190,16 @@ def test_failed_batch_fails_only_its_calls(server: Server) -> None:
     assert sorted(texts(others)) == REPLIES
 
 
-def test_notes_after_a_cut_line_are_read(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [b'{"wave": "', b"5\n", b"{}\n", b'{"wave": "x", "ids": 7}\n', b"\xff\0\n", b"[" * 5000],
+    ids=["cut", "number", "empty object", "wrong type", "no text", "deep"],
+)
+def test_damaged_line_of_the_notes_is_skipped(server: Server, tmp_path: Path, line: bytes) -> None:
     drop_after_submit(server)
     address, state = server
     with notes(tmp_path).open("ab") as file:
-        file.write(b'{"wave": "')
+        file.write(line)
     state.is_open.set()
     more = write("question 5")
     assert texts(ask_in_batches(address, [more])) == ["re: question 5"]
