@@ -26,7 +26,7 @@ from kgqa.cache.store import FILE, INSERT, LATEST, VALUE, CallCache, Database, d
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
 from kgqa.util.fs import explain_storage_errors, replace_atomically
-from kgqa.util.jsonio import decode_json
+from kgqa.util.jsonio import decode_json, iterate_lines
 from kgqa.util.redaction import secret_variables
 
 DAY = 86_400  # seconds
@@ -225,9 +225,7 @@ def _read_export(file: Path, packed: Any) -> Iterator[_CallLine]:
     reader = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
     number, value = 0, None
     try:
-        for number, text in enumerate(
-            io.TextIOWrapper(reader, encoding="utf-8", newline="\n"), start=1
-        ):
+        for number, text in enumerate(iterate_lines(io.BufferedReader(reader)), start=1):
             where, value = f"{file}:{number}", decode_json(text)
             if number == 1 and value != {"format": FORMAT}:
                 raise DataError(f"{where}: expected the format {FORMAT!r}")

@@ -13,10 +13,12 @@ import os
 import secrets
 import socket
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kgqa.util.fs import ensure_dir, explain_storage_errors
+from kgqa.util.fs import ensure_dir, explain_storage_errors, open_file
+from kgqa.util.jsonio import JsonError, decode_stored, iterate_lines
 
 # key, value, checksum, engine, model and time, as in the table of calls
 Row = tuple[Any, ...]
@@ -46,11 +48,12 @@ class SharedReplies:
 
 
 def _read_file(path: Path) -> Iterator[Row]:
-    with explain_storage_errors(path), path.open("rb") as file:
-        for line in file:
+    """Yield the rows of a file. Lines that a kill has cut are skipped, and the rest after a line without end."""
+    with explain_storage_errors(path), open_file(path) as file, suppress(JsonError):
+        for line in iterate_lines(file):
             try:
-                row = json.loads(line)
-            except ValueError:
+                row = decode_stored(line)
+            except JsonError:
                 continue
             if isinstance(row, list) and len(row) == COLUMNS:
                 yield tuple(row)

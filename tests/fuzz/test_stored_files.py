@@ -233,11 +233,18 @@ import sys
 from pathlib import Path
 from kgqa.artifacts.schema import read_json, read_lines
 from kgqa.artifacts.trace import read_trace
+from kgqa.cache.maintenance import import_calls
+from kgqa.cache.shared import SharedReplies
 from kgqa.errors import DataError
 from kgqa.util.jsonio import stream_records
 path = Path(sys.argv[2])
 try:
-    list({"json": read_json, "lines": read_lines, "records": stream_records, "trace": read_trace}[sys.argv[1]](path))
+    readers = {
+        "json": read_json, "lines": read_lines, "records": stream_records, "trace": read_trace,
+        "calls": lambda path: import_calls(path.parent / "cache", path),
+        "shared": lambda path: SharedReplies(path).read(),
+    }
+    list(readers[sys.argv[1]](path))
     end = "read"
 except DataError as error:
     end = "refused"
@@ -252,6 +259,8 @@ LARGE: dict[str, tuple[str, str, bytes]] = {
     "depth": ("records", "refused", b"["),
     "one text": ("records", "refused", b"a"),
     "trace": ("trace", "refused", b"[],"),
+    "exported calls": ("calls", "refused", b"[],"),
+    "shared replies": ("shared", "read", b"[],"),
     "records": ("records", "read", b'{"id": "1", "text": "' + b"a" * 1000 + b'"},'),
 }
 
@@ -268,6 +277,11 @@ def test_large_files_need_less_than_1_gib(
     if reader == "trace":
         path = tmp_path
         (tmp_path / TRACE).write_bytes(zstandard.compress(content))
+    if reader == "calls":
+        path.write_bytes(zstandard.compress(content))
+    if reader == "shared":
+        path = tmp_path
+        (tmp_path / "big.jsonl").write_bytes(content)
     measured = subprocess.run(
         [sys.executable, "-c", MEASURE, reader, path], capture_output=True, text=True, check=True
     )
