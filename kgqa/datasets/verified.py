@@ -8,6 +8,7 @@ from kgqa.artifacts.predictions import run_predictions
 from kgqa.artifacts.run import FinishedRun
 from kgqa.errors import DataError
 from kgqa.scoring.questions import UNVERIFIED, VALID, find_verdict
+from kgqa.util.fs import read_small_text
 
 
 def load_flagged(path: str | None) -> frozenset[str] | None:
@@ -20,7 +21,7 @@ def load_flagged(path: str | None) -> frozenset[str] | None:
     if path is None:
         return None
     try:
-        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
+        lines = read_small_text(Path(path)).split("\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(

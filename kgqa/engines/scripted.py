@@ -19,6 +19,7 @@ from kgqa.engines.chat import reject_tools
 from kgqa.engines.thinking import read_reply
 from kgqa.errors import DataError
 from kgqa.types import Choice, Completion, JsonObject, Usage
+from kgqa.util.fs import read_small_text
 from kgqa.util.jsonio import decode_json
 from kgqa.util.settings import ORDER_OF_SUMS, NotIdentity, Setting
 from kgqa.util.validators import Count, Validator
@@ -136,9 +137,8 @@ class Scripted(BaseEngine):
 def _read(file: Path) -> list[Rule]:
     """Return the rules of a file. Raise DataError with file:line."""
     try:
-        lines = (
-            file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        )  # not at U+2028 as `splitlines`
+        # not at U+2028 as `splitlines`
+        lines = read_small_text(file).removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"engine.rules={file}: {error}. Name a JSONL file of match and reply."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from kgqa.scoring.corrected import (
 )
 from kgqa.scoring.questions import ScoredQuestion
 from kgqa.util.digests import text_digest
+from kgqa.util.fs import read_small_text
 
 VALUES = {
     **dict.fromkeys(("1", "true", "yes", RIGHT), True),
@@ -86,7 +88,7 @@ def read_labels(file: Path) -> list[Label]:
     """
     labels = []
     try:
-        with file.open(encoding="utf-8-sig", newline="") as source:
+        with io.StringIO(read_small_text(file), newline="") as source:
             reader = csv.DictReader(source)
             if not {"question_id", "correct"} <= set(reader.fieldnames or ()):
                 raise DataError(

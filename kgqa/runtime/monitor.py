@@ -22,6 +22,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timezone
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import TextIO
 
 from kgqa.artifacts.schema import Artifact, Number, read
 from kgqa.errors import BudgetSpent, DataError, StorageError, UsageError, note
@@ -29,7 +30,7 @@ from kgqa.runtime.costs import Ledger, Spent
 from kgqa.runtime.display import Display, Stage
 from kgqa.types import Json
 from kgqa.util.digests import text_digest
-from kgqa.util.fs import ensure_dir, json_text
+from kgqa.util.fs import ensure_dir, json_text, open_to_append
 from kgqa.util.places import outputs
 from kgqa.util.redaction import redact
 from kgqa.util.text import duration
@@ -309,6 +310,9 @@ class WorkLog(RotatingFileHandler):
     def close(self) -> None:
         with suppress(OSError):
             super().close()
+
+    def _open(self) -> TextIO:  # type: ignore[override]
+        return open_to_append(Path(self.baseFilename))
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Json] = {

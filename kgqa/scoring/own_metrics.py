@@ -10,6 +10,7 @@ from typing import Any
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.types import Question
+from kgqa.util.fs import read_small_text
 from kgqa.util.places import conf_folders
 from kgqa.util.plugins import import_code
 from kgqa.util.redaction import describe_error, function_line
@@ -91,8 +92,8 @@ def _read(file: Path) -> dict[str, object]:
     import yaml
 
     try:
-        node = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        node = yaml.safe_load(read_small_text(file))
+    except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(node, dict):
         raise ConfigError(f"{file}: must have the key _target_: MODULE.FUNCTION")

@@ -14,7 +14,7 @@ from kgqa.config.building import check_value
 from kgqa.config.files import load_yaml
 from kgqa.config.run_keys import FolderName
 from kgqa.config.settings import list_reported_settings
-from kgqa.errors import BudgetSpent, ConfigError, KgqaError, ServerLost, StorageError
+from kgqa.errors import BudgetSpent, ConfigError, DataError, KgqaError, ServerLost, StorageError
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.run import execute
 from kgqa.experiment.session import Session
@@ -22,7 +22,14 @@ from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.costs import Budget, Spent
 from kgqa.runtime.display import QUIET, Display, PlainLines, Stage, log_lines
 from kgqa.sweeps.cells import differing_settings, experiment_of
-from kgqa.util.fs import OUT_ELSEWHERE, explain_storage_errors, has_content, lock_file, replace_file
+from kgqa.util.fs import (
+    OUT_ELSEWHERE,
+    explain_storage_errors,
+    has_content,
+    lock_file,
+    open_to_append,
+    replace_file,
+)
 from kgqa.util.places import outputs
 from kgqa.util.redaction import redact
 
@@ -88,11 +95,18 @@ def _difference(before: Sweep, sweep: Sweep, cells: Sequence[Cell]) -> str:
 
 
 def _has_other_settings(cell: Cell, sweep: Path) -> bool:
-    """Return whether the stored configuration of a cell differs in what can change answers."""
+    """Return whether the stored configuration of a cell differs in what can change answers.
+
+    Raises DataError: its file is damaged.
+    """
     file = cell_file(sweep, cell.number, "yaml")
-    if not file.is_file() or file.read_text(encoding="utf-8") == cell.frozen:
+    if not file.is_file() or file.read_bytes() == cell.frozen.encode():
         return False
-    return list_reported_settings(load_yaml(file)) != list_reported_settings(cell.config)
+    remedy = f"Remove {sweep}, then run the same command again"
+    stored = load_yaml(file, remedy)
+    if not isinstance(stored, dict):
+        raise DataError(f"{file}: not the configuration of a cell. {remedy}")
+    return list_reported_settings(stored) != list_reported_settings(cell.config)
 
 
 def write_reports(sweep: Sweep) -> SweepReport:
@@ -170,7 +184,7 @@ class _CellLog(PlainLines):
     def __init__(self, file: Path, sweep_display: Display = QUIET) -> None:
         self._file, self._sweep_display = file, sweep_display
         with explain_storage_errors(file, OUT_ELSEWHERE):
-            super().__init__(file.open("a", encoding="utf-8", errors="backslashreplace"))
+            super().__init__(open_to_append(file))
 
     def line(self, text: str, *, alarm: bool = False) -> None:
         with explain_storage_errors(self._file, OUT_ELSEWHERE):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import IO
+from typing import IO, TextIO
 
 from kgqa.errors import StorageError
 from kgqa.types import Json
@@ -25,6 +25,8 @@ from kgqa.util.waiting import waiting
 
 # bytes of a file read at a time
 BLOCK = 1 << 22
+# bytes of a list, rules or labels: 128 MiB
+MOST_TEXT = 1 << 27
 # seconds between two attempts to get a lock
 POLL = 0.01
 
@@ -84,6 +86,26 @@ def open_file(file: Path) -> IO[bytes]:
     if not stat.S_ISREG(file.stat().st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
     return file.open("rb")
+
+
+def open_to_append(file: Path) -> TextIO:
+    """Open a log to append texts. Raise OSError for a pipe, which would wait for a reader."""
+    if file.is_fifo():
+        raise OSError(errno.EINVAL, "not a regular file")
+    # a lone surrogate becomes JSON's own escape
+    return file.open("a", encoding="utf-8", errors="backslashreplace")
+
+
+def read_small_text(file: Path) -> str:
+    """Return the text of a regular file in UTF-8, without a byte order mark.
+
+    Raises OSError: it cannot be read, or is larger than `MOST_TEXT`. UnicodeDecodeError: it is not UTF-8.
+    """
+    with open_file(file) as source:
+        content = source.read(MOST_TEXT + 1)
+    if len(content) > MOST_TEXT:
+        raise OSError(errno.EFBIG, f"more than {MOST_TEXT >> 20} MiB")
+    return content.decode("utf-8-sig")
 
 
 def sha256(file: Path) -> str:

@@ -411,6 +411,26 @@ def test_next_command_continues_after_the_budget(kgqa: Kgqa) -> None:
     assert "cells: 1 skipped, 4 done" in kgqa(*five, "budget=100000tokens").out
 
 
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe", b"text", b"[" * 5000, b"a: [1"], ids=["bytes", "text", "deep", "cut"]
+)
+def test_damaged_configuration_of_a_cell_is_one_line(kgqa: Kgqa, content: bytes) -> None:
+    file = kgqa(*TWO).folder / "cells/000.yaml"
+    file.write_bytes(content)
+    refused(kgqa(*TWO), str(file))
+
+
+def test_pipe_as_a_log_of_a_cell_fails_only_the_cell(kgqa: Kgqa) -> None:
+    folder = kgqa(*TWO).folder
+    for name in ("cells/000.log", "log.jsonl"):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+    (folder / "cells/000.json").unlink()
+    ran = kgqa(*TWO)
+    assert (ran.code, statuses(folder)) == (2, ["failed", "done"])
+    assert "cells/000.log" in ran.out
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
 def test_unfinished_cells_are_completed(kgqa: Kgqa) -> None:
     """Without its settings, without a process, and with a log on a full disk."""
