@@ -11,7 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from kgqa.artifacts.schema import Artifact, read
 from kgqa.errors import ConfigError, DataError
 from kgqa.identity.component import identity_of
 from kgqa.protocols import Finder, Progress, Query, Rankings
@@ -161,8 +163,9 @@ class Dense:
         encode = get_biencoder(encoder).vectors if count <= SHARD else encoder.encode
         settings = self.vector_settings(count)
         done = _read_progress(folder, settings)
+        vectors = _open_partial(folder, count) if done else None
+        done = 0 if vectors is None else min(done, count)
         advance(done)
-        vectors = np.load(folder / VECTORS, mmap_mode="r+") if done else None
         if vectors is not None:
             self.check_encoder(passages[0], vectors[0], folder)
         for start in range(done, count, SHARD):
@@ -490,15 +493,30 @@ def save_progress(folder: Path, settings: JsonObject, done: int) -> None:
     replace_file(folder / PROGRESS, json.dumps({"settings": settings, "done": done}), AGAIN)
 
 
+class _Progress(Artifact):
+    """The number of saved vectors of an unfinished index, and its settings."""
+
+    done: Annotated[int, Field(ge=0, lt=2**63)]
+    settings: JsonObject
+
+
 def _read_progress(folder: Path, settings: JsonObject) -> int:
     """Return the number of vectors that an interrupted build with these settings saved."""
     try:
-        progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
-        return (
-            int(progress["done"]) if progress["settings"] == json.loads(json.dumps(settings)) else 0
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        progress = read(_Progress, folder / PROGRESS)
+    except DataError:
         return 0
+    return progress.done if progress.settings == json.loads(json.dumps(settings)) else 0
+
+
+def _open_partial(folder: Path, count: int) -> np.memmap[Any, Any] | None:
+    """Open the vectors of an interrupted build to add the others, or return None if the file is damaged."""
+    try:
+        vectors = np.load(folder / VECTORS, mmap_mode="r+")
+    except (OSError, ValueError, EOFError):
+        return None
+    is_sound = isinstance(vectors, np.memmap) and vectors.ndim == 2 and len(vectors) == count
+    return vectors if is_sound else None
 
 
 def import_faiss() -> Any:

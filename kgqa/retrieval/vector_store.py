@@ -159,7 +159,7 @@ def _checksum(key: bytes, vector: bytes) -> int:
 
 
 def _read(connection: sqlite3.Connection, hashes: Sequence[bytes]) -> dict[bytes, Vectors]:
-    """Return the undamaged vectors of these texts."""
+    """Return the undamaged vectors of these texts: a checksum can be forged, and NaN has no rank."""
     vectors: dict[bytes, Vectors] = {}
     for start in range(0, len(hashes), HASHES):
         some = hashes[start : start + HASHES]
@@ -167,7 +167,9 @@ def _read(connection: sqlite3.Connection, hashes: Sequence[bytes]) -> dict[bytes
         rows = connection.execute(f"SELECT * FROM texts WHERE hash IN ({marks})", some)  # noqa: S608 - marks only
         for key, vector, checksum in rows:
             if isinstance(vector, bytes) and checksum == _checksum(key, vector):
-                vectors[key] = np.frombuffer(vector, dtype="<f4")
+                row = np.frombuffer(vector, dtype="<f4")
+                if np.isfinite(row).all():
+                    vectors[key] = row
     return vectors
 
 
@@ -177,4 +179,5 @@ def _read_probe(connection: sqlite3.Connection) -> dict[str, Vectors]:
     return {
         text.decode("utf-8", "surrogatepass"): np.frombuffer(vector, dtype="<f4")
         for text, vector in rows
+        if isinstance(text, bytes) and isinstance(vector, bytes)
     }

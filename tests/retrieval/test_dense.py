@@ -104,6 +104,21 @@ def test_interrupted_build_resumes_after_last_shard(
     assert len(other.encoded) == 150
 
 
+@pytest.mark.parametrize("content", [None, b"", b"no array", b"\x93NUMPY\x01\x00"], ids=str)
+def test_damaged_part_of_an_index_is_encoded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    monkeypatch.setattr(dense_module, "SHARD", 40)
+    with pytest.raises(KeyboardInterrupt):
+        dense(Words(fails_at=80)).build(CORPUS, tmp_path, lambda _: None)
+    (tmp_path / VECTORS).unlink()
+    if content is not None:
+        (tmp_path / VECTORS).write_bytes(content)
+    encoder = Words()
+    dense(encoder).build(CORPUS, tmp_path, lambda _: None)
+    assert len(encoder.encoded) == len(CORPUS)
+
+
 def test_title_and_text_of_a_passage_are_encoded(tmp_path: Path) -> None:
     """A small corpus shares its vectors with the ranker."""
     encoder = Words(own="texts")
