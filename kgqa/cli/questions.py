@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,10 +16,12 @@ from kgqa.cli.terminal import Cells, Terminal, style_text
 from kgqa.errors import ConfigError
 from kgqa.report.questions import QuestionRow, RunQuestions
 from kgqa.scoring.questions import score_question
-from kgqa.util.text import pluralize
+from kgqa.util.text import pluralize, shorten
 
 QUESTIONS_SHOWN = 50
 MAX_NOTE = 300  # characters of a note
+# of an answer or a reply, without --calls
+MAX_TEXT = 2_000
 STYLES = {"right": "green", "wrong": "yellow", "failed": "red", "": ""}  # by outcome
 
 
@@ -49,9 +52,9 @@ def _show_questions(folder: Path, args: Namespace, terminal: Terminal) -> None:
             style_text(_outcome(row), STYLES[_outcome(row)]),
             row["f1"],
             row["verdict"],
-            f"failed: {row['error']}" if row["error"] else row["answer"],
-            row["gold"][0],
-            row["question"],
+            shorten(f"failed: {row['error']}" if row["error"] else row["answer"] or "", MAX_NOTE),
+            shorten(row["gold"][0], MAX_NOTE),
+            shorten(row["question"], MAX_NOTE),
         ]
         for row in page
     ]
@@ -88,7 +91,8 @@ def _show_question(folder: Path, question_id: str, terminal: Terminal, *, with_c
             terminal.lines(_call_lines(call, with_calls=with_calls))
     metrics = Metrics.read(folder) if (folder / METRICS).is_file() else None
     # a method without answers, such as retrieve_only, has no EM
-    _show_answer(traced, metrics.profile if metrics and metrics.score("em").n else None, terminal)
+    profile = metrics.profile if metrics and metrics.score("em").n else None
+    _show_answer(traced, profile, terminal, most=sys.maxsize if with_calls else MAX_TEXT)
     if judgement := Judgements(folder).of(traced.prediction):
         terminal.line(f"judge:  {judgement.shown} ({judgement.judge})")
         for vote in judgement.votes:
@@ -131,11 +135,13 @@ def _show_evidence(traced: TracedQuestion, terminal: Terminal, *, with_calls: bo
         )
 
 
-def _show_answer(traced: TracedQuestion, profile: str | None, terminal: Terminal) -> None:
+def _show_answer(
+    traced: TracedQuestion, profile: str | None, terminal: Terminal, *, most: int
+) -> None:
     question, prediction = traced.question, traced.prediction
     terminal.heading("answer")
     terminal.line(
-        f"answer: {prediction.answer!r}"
+        f"answer: {shorten(repr(prediction.answer), most)}"
         if prediction.error is None
         else f"failed: {prediction.error}"
     )
@@ -172,7 +178,8 @@ def _call_lines(call: TracedCall, *, with_calls: bool) -> list[str]:
     if "query" in request:
         lines.append(f"query: {request['query']}")
     if call.error or call.items is None:
-        return [*lines, f"→ {_format_reply(call)}"]
+        reply = _format_reply(call)
+        return [*lines, f"→ {reply if with_calls else shorten(reply, MAX_TEXT)}"]
     items = call.items
     if call.kind == "rank":
         ranked = sorted(zip(items, request["texts"], strict=True), reverse=True)

@@ -18,12 +18,13 @@ from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.schema import Artifact, Count
 from kgqa.artifacts.trace import TracedCall
 from kgqa.report.page import EXPLORER, page_parts
-from kgqa.report.questions import ReportedQuestion, RunQuestions, is_right
+from kgqa.report.questions import QuestionRow, ReportedQuestion, RunQuestions, is_right
 from kgqa.report.run_report import headlines
 from kgqa.report.section import Section
 from kgqa.scoring.questions import ScoredQuestion
 from kgqa.types import Json
 from kgqa.util.jsonio import encode_json
+from kgqa.util.text import shorten
 
 # of calls: a browser opens the page within two seconds
 TRACE_BYTES = 15_000_000
@@ -33,6 +34,8 @@ REFERENCE = "\x00"
 _SHARABLE = 40
 # failed questions listed below the scores
 _FAILED = 20
+# characters of an answer in the list of questions
+_ANSWER = 2_000
 _BEST = 10  # texts of a ranking
 # of fractions, as the page shows them
 _DIGITS = 4
@@ -102,11 +105,17 @@ def run_page(
         headlines=headlines(run.metrics),
         sections=sections,
         failed=failed[:_FAILED],
-        index=_deflate(list(rows.values())),
+        index=_deflate([_abridge_row(row) for row in rows.values()]),
         count=len(rows),
         shown=len(lines),
         lines=(f"{lines.get(question_id, '')}\n" for question_id in rows),
     )
+
+
+def _abridge_row(row: QuestionRow) -> QuestionRow:
+    """Return a row of the list with the start of its answer. The complete one is in the question's calls."""
+    answer = row["answer"]
+    return row if answer is None else {**row, "answer": shorten(answer, _ANSWER)}
 
 
 def question_page(

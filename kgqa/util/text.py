@@ -30,6 +30,12 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
 
 
+def shorten(text: str, most: int) -> str:
+    """Return the text, or its first `most` characters with the number of the others."""
+    more = len(text) - most
+    return text if more <= 0 else f"{text[:most]}… ({more:,} more characters)"
+
+
 def find_words(text: str) -> list[str]:
     """Return the words of a text in lower case, without punctuation."""
     return re.findall(r"\w+", text.casefold())

@@ -20,6 +20,21 @@ def run(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(kgqa("run", "method=golden", "limit=3", "max_failure_rate=1", rules, *QUICK).folder)
 
 
+def test_long_answer_is_cut_without_calls(kgqa: Kgqa) -> None:
+    answer = "x" * 100_000
+    rules = write_rules([(".", answer)])
+    folder = str(kgqa("run", "method=golden", "limit=1", rules, *QUICK).folder)
+    listed, brief, calls = (
+        kgqa("show", folder, *more).out
+        for more in ((), ("2hop__demo_01",), ("2hop__demo_01", "--calls"))
+    )
+    assert len(listed) < 5_000
+    assert len(brief) < 15_000
+    assert "more characters)" in brief
+    assert calls.count("x") > 100_000
+    assert len(kgqa("report", folder).out) < 1_000
+
+
 def test_show_lists_questions_in_the_order_of_the_file(kgqa: Kgqa, run: str) -> None:
     lines = kgqa("show", run).out.splitlines()
     rows = [line.split() for line in lines if "hop" in line.split(" ")[0]]

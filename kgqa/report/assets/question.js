@@ -82,7 +82,7 @@ function questionView(row, traced) {
     ["figures", figures.length ? element("span", { class: "marks" }, figures) : null],
   ]);
   const marks = [mark(said, kind), mark(row.question_id), row.hops !== null && mark(`${row.hops} hops`), row.type && mark(row.type)];
-  const take = traced && element("p", { class: "take" }, copying("copy answer", () => row.answer ?? row.error ?? ""), saving("save as JSON", `${row.question_id}.json`, () => ({ row, ...traced })));
+  const take = traced && element("p", { class: "take" }, copying("copy answer", () => traced.answer ?? row.error ?? ""), saving("save as JSON", `${row.question_id}.json`, () => ({ row, ...traced })));
   const head = [back, element("h2", null, row.question), element("div", { class: "marks" }, marks), summary, take].filter(Boolean);
   return traced ? [...head, ...ledView(row, traced)] : [...head, elsewhereView(row)];
 }
