@@ -8,22 +8,36 @@ from __future__ import annotations
 
 import re
 import string
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
 
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _TO_BLANKS = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
 _CLOSED = {"True": "yes", "False": "no"}
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _DROP_SEPARATORS = re.compile("[ -]")
+# characters. A cache of longer texts could fill the memory
+_SHORT = 10_000
 
 
-@lru_cache(maxsize=65_536)  # a run scores the same strings under all profiles
+def _cache_texts(normalise: Callable[[str], str]) -> Callable[[str], str]:
+    """Cache results, because a run scores the same strings under all profiles: of long texts only the last few."""
+    short, long = lru_cache(maxsize=65_536)(normalise), lru_cache(maxsize=8)(normalise)
+
+    @wraps(normalise)
+    def cached(text: str) -> str:
+        return short(text) if len(text) <= _SHORT else long(text)
+
+    return cached
+
+
+@_cache_texts
 def normalise(text: str) -> str:
     """Return the text in lower case, without ASCII punctuation and English articles, with single spaces."""
     return _without_articles(_without_punctuation(text.lower()))
 
 
-@lru_cache(maxsize=65_536)
+@_cache_texts
 def normalise_for_drop(text: str) -> str:
     """Normalize each token, with numbers in one notation, as DROP's scorer does (Dua et al., NAACL 2019).
 
@@ -33,7 +47,7 @@ def normalise_for_drop(text: str) -> str:
     return " ".join(token for token in tokens if token)
 
 
-@lru_cache(maxsize=65_536)
+@_cache_texts
 def normalise_as_r1_searcher(text: str) -> str:
     """Normalize with blanks in place of punctuation, and yes and no in place of True and False (Song et al., 2025)."""
     return _without_articles(
@@ -41,7 +55,7 @@ def normalise_as_r1_searcher(text: str) -> str:
     )
 
 
-@lru_cache(maxsize=65_536)
+@_cache_texts
 def repair_text(text: str) -> str:
     """Return the text without wrong decodings, ligatures and typographic quotes, as ftfy repairs it."""
     import ftfy  # slow to import
