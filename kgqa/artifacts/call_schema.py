@@ -279,9 +279,45 @@ def usage_of(reply: Json) -> Usage | None:
         return None
 
 
-def check_reply(kind: str, reply: Json, location: str) -> None:
-    """Check the reply to a call of a trace, which can be an error. Raises DataError if it has another type."""
+class _StoredPrompt(Artifact):
+    template: str
+    # role, content, and an assistant's tool calls or the id of the call that a tool answers
+    messages: tuple[tuple[str, str] | tuple[str, str, str | tuple[_Texts, ...]], ...]
+    prefill: str
+
+
+class _Request(Artifact):
+    """The fields of a call in a trace that reports read."""
+
+    role: str | None = None
+    prompt: _StoredPrompt | None = None
+    query: str | None = None
+    passage_id: str | None = None
+    texts: tuple[str, ...] | None = None
+    options: tuple[str, ...] | None = None
+
+
+_NEEDED = {"generate": ("prompt",), "choose": ("prompt", "options"), "rank": ("texts",)}
+
+
+class _Failure(Artifact):
+    error: str
+    message: str
+
+
+def check_call(kind: str, request: Mapping[str, Json], reply: Json, location: str) -> None:
+    """Check a call of a trace and its reply, which can be an error. Raises DataError if a value has another type."""
     if kind not in _REPLY_OF:
         raise DataError(f"{location}: call={kind!r:.60}: no such kind. {AGAIN}")
-    if not (isinstance(reply, dict) and "error" in reply):
-        check_json(_REPLY_OF[kind], reply, f"{location}: a call to {kind}: reply")
+    place = f"{location}: a call to {kind}"
+    fields = check_json(_Request, request, place)
+    for name in _NEEDED.get(kind, ()):
+        if getattr(fields, name) is None:
+            raise DataError(f"{place}: {name} is missing. {AGAIN}")
+    if isinstance(reply, dict) and "error" in reply:
+        check_json(_Failure, reply, f"{place}: reply")
+        return
+    checked = check_json(_REPLY_OF[kind], reply, f"{place}: reply")
+    many = fields.texts if kind == "rank" else fields.options if kind == "choose" else None
+    if many is not None and len(many) != len(checked.logprobs if kind == "choose" else checked):
+        raise DataError(f"{place}: the reply has another length. {AGAIN}")

@@ -11,7 +11,7 @@ from typing import Annotated
 from annotated_types import MinLen
 from pydantic import ConfigDict, Field
 
-from kgqa.artifacts.call_schema import check_reply
+from kgqa.artifacts.call_schema import check_call
 from kgqa.artifacts.manifest import check_hash
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import AGAIN, Artifact, Number, check_json
@@ -232,7 +232,7 @@ def _decode(text: str, location: str) -> TracedQuestion:
     parts = check_json(_TraceLine, line, location)
     prediction = Prediction.of_json(line, parts.question_id, location, parts.notes)
     for call in parts.calls:
-        check_reply(call.kind, call.reply, location)
+        check_call(call.kind, call.request, call.reply, location)
     return TracedQuestion(parts.question, prediction, parts.calls)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from kgqa.artifacts.evaluation import EVALUATION, Evaluation, read_evaluation
 from kgqa.artifacts.manifest import MANIFEST
@@ -180,8 +181,6 @@ def test_file_that_is_too_long_is_one_line(tmp_path: Path) -> None:
 
 
 def test_huge_packed_question_is_one_error_line(tmp_path: Path) -> None:
-    import zstandard
-
     compressor = zstandard.ZstdCompressor().compressobj()
     with (tmp_path / TRACE).open("wb") as file:
         for _ in range(200):
@@ -191,6 +190,33 @@ def test_huge_packed_question_is_one_error_line(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text("{}")
     with pytest.raises(DataError, match="a question has more than 128 MiB"):
         list(read_trace(tmp_path))
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    "no prompt": {"prompt": None},
+    "messages": {"prompt": {"template": "x", "messages": [5], "prefill": ""}},
+    "role": {"role": ["reader"]},
+    "error without a message": {"reply": {"error": "Timeout"}},
+    "error of another type": {"reply": {"error": [1], "message": {}}},
+    "ranking without texts": {"call": "rank", "query": "Who?", "reply": [0.5]},
+    "ranking of another length": {"call": "rank", "query": "Who?", "texts": ["a"], "reply": []},
+    "query": {"call": "search", "query": {"text": "Who?"}, "reply": []},
+}
+
+
+@pytest.mark.parametrize("change", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("command", ["show {} 2hop__demo_01 --calls", "report {}"])
+def test_wrong_value_of_a_traced_call_is_one_line(
+    bad: Path, change: dict[str, Any], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its hash fits, as in a folder from someone else."""
+    lines = [traced.json() for traced in read_trace(bad)]
+    lines[0]["calls"][0] |= change
+    content = b"".join(zstandard.compress(json.dumps(line).encode()) for line in lines)
+    (bad / TRACE).write_bytes(content)
+    seal(bad)
+    assert main(command.format(bad).split()) == 2
+    assert f"{bad / TRACE}:1: a call to " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", COMMANDS)
