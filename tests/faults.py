@@ -11,6 +11,7 @@ import gzip
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -99,6 +100,22 @@ def drip(conversation: Conversation, body: Body) -> None:
         time.sleep(0.1)
 
 
+def endless(conversation: Conversation, body: Body) -> None:
+    """A reply without a length that goes on as long as the client reads."""
+    conversation.close_connection = True
+    conversation.send_response(200)
+    conversation.end_headers()
+    with suppress(OSError):
+        while True:
+            conversation.wfile.write(b" " * (1 << 20))
+
+
+def unpack(size: int) -> Fault:
+    """A small packed reply that unpacks to this size."""
+    packed = gzip.compress(bytes(1 << 20) * (size >> 20), 1)
+    return lambda conversation, body: conversation.write(200, packed, Content_Encoding="gzip")
+
+
 PARTS = [{"type": "text", "text": "re: by so"}, {"type": "text", "text": "mebody in Fauskenes"}]
 HELD: Mapping[str, Fault] = {
     "408": refuse(408), "429": refuse(429, "slow down"), "429-wait": refuse(429, retry_after="0.1"),
@@ -108,7 +125,8 @@ HELD: Mapping[str, Fault] = {
     "silence": slow(1.5), "drip": drip, "cut": altered(lambda content: content[: len(content) // 2], excess=200),
     "length-too-short": altered(bytes, excess=-50), "not-gzip": altered(bytes, Content_Encoding="gzip"),
     "truncated": altered(lambda content: content[: len(content) // 2]), "empty": raw(b""),
-    "page": raw(b"<html>log in, please</html>"),
+    "page": raw(b"<html>log in, please</html>"), "binary": raw(bytes(range(256)) * 9), "endless": endless,
+    "gzip-bomb": unpack(200 << 20),
     "latin-1": altered(lambda content: content[:-1] + b', "by": "\xe9\xff"}'), "array": whole(lambda good: [good]),
     "deep": raw(b'{"choices": ' + b"[" * DEEP + b"]" * DEEP + b"}"),
     "long-number": altered(lambda content: content[:-1] + b', "n": ' + b"9" * 5000 + b"}"),

@@ -11,7 +11,15 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+from typing_extensions import Self
 
 from kgqa.calls import Generate
 from kgqa.engines.thinking import read_reply
@@ -97,6 +105,15 @@ class Logprobs(BaseModel):
     tokens: list[str] | None = None
     token_logprobs: list[Logprob] | None = None
     top_logprobs: list[dict[str, Logprob] | None] | None = None
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        names, values, lists = (
+            len(each or ()) for each in (self.tokens, self.token_logprobs, self.top_logprobs)
+        )
+        if names != values or (self.tokens is not None and lists > names):
+            raise ValueError("tokens and their log-probabilities have different numbers")
+        return self
 
     @property
     def first(self) -> Token:
@@ -197,7 +214,7 @@ def _read_stop(answer: Mapping[str, Json], request: Mapping[str, Json]) -> str |
     choice = answer["choices"][0]
     if choice.get("finish_reason") == "length":
         return ""
-    details = answer.get("__verbose") or {}
+    details = answer.get("__verbose")
     reports = [
         each[key]
         for each, key in (
@@ -205,7 +222,7 @@ def _read_stop(answer: Mapping[str, Json], request: Mapping[str, Json]) -> str |
             (choice, "matched_stop"),
             (details, "stopping_word"),
         )
-        if key in each
+        if isinstance(each, dict) and key in each
     ]
     if not reports:
         return None
