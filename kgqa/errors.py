@@ -109,13 +109,24 @@ def notes(error: BaseException) -> tuple[str, ...]:
     return tuple(dict.fromkeys(vars(error).get("__notes__", ())))
 
 
-def nearest(name: str, choices: Iterable[str]) -> str:
-    """Return a hint for a message: the choices closest to `name`, or all of them."""
+def nearest(name: str, choices: Iterable[str], prefix: str = "") -> str:
+    """Return a hint for a message: the choices closest to `name`, or all of them, each after the prefix."""
     options = sorted(choices)
     if not options:
         return "There are none."
     spelled = {each.casefold(): each for each in options}
     if name.casefold() in spelled:
-        return f"Did you mean {spelled[name.casefold()]}?"
-    close = [spelled[each] for each in get_close_matches(name.casefold(), spelled, n=3, cutoff=0.5)]
-    return f"Did you mean {' or '.join(close)}?" if close else f"Choose from: {', '.join(options)}"
+        return f"Did you mean {prefix}{spelled[name.casefold()]}?"
+    start = _plain(name)
+    longer = [each for each in spelled if start and _plain(each).startswith(start)]
+    # below this similarity, words have only a few letters in common
+    close = get_close_matches(name.casefold(), spelled, n=3, cutoff=0.6)
+    listed = [f"{prefix}{spelled[each]}" for each in dict.fromkeys((*longer, *close))][:3]
+    if listed:
+        return f"Did you mean {' or '.join(listed)}?"
+    return f"Choose from: {', '.join(f'{prefix}{each}' for each in options)}."
+
+
+def _plain(name: str) -> str:
+    """Return a name without capitals and punctuation: gpt-4o starts as gpt_4o_mini does."""
+    return "".join(filter(str.isalnum, name.casefold()))

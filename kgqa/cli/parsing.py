@@ -140,8 +140,8 @@ class Command:
         for word in left:
             if word.startswith("-"):
                 hint = nearest(word, [*(option.names[-1] for option in options), "--help"])
-                if self.has_keys and not hint.startswith("Did"):
-                    hint += ". Settings are written KEY=VALUE, such as limit=3"
+                if self.has_keys:
+                    hint += " Settings are written KEY=VALUE, such as limit=3."
                 raise ConfigError(f"{word}: no such option of {self.program}. {hint}")
         for option in options:
             option.check(args)

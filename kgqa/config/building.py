@@ -164,7 +164,9 @@ def check_keys(node: Mapping[str, Any], key: str, run_keys: Collection[str] = ()
 def _check_names(node: Mapping[str, Any], key: str, names: Collection[str]) -> None:
     for name, value in node.items():
         if name not in names and name != "_target_":
-            raise ConfigError(f"{key}.{name}={value}: unknown key. {nearest(name, names)}")
+            raise ConfigError(
+                f"{key}.{name}={value}: unknown key. {nearest(name, names, f'{key}.')}"
+            )
 
 
 def changing_settings(node: Mapping[str, Any], key: str, *, files: bool = False) -> dict[str, Json]:
@@ -210,7 +212,7 @@ def read_keys(kind: type[T], overrides: Iterable[str], prefix: str = "") -> T:
     values = {key.removeprefix(prefix): value for key, value in override_values(overrides).items()}
     if unknown := next((key for key in values if key not in types), None):
         raise ConfigError(
-            f"{prefix}{unknown}={values[unknown]}: unknown key. {nearest(unknown, types)}"
+            f"{prefix}{unknown}={values[unknown]}: unknown key. {nearest(unknown, types, prefix)}"
         )
     return kind(
         **{key: check_value(f"{prefix}{key}", value, types[key]) for key, value in values.items()}

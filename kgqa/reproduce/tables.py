@@ -191,7 +191,7 @@ def load_table(table_id: str) -> PublishedTable:
     names = table_ids()
     if table_id not in names:
         raise ConfigError(
-            f"{table_id}: no such table or figure. {nearest(table_id, names)}. List them with: kgqa reproduce --list"
+            f"{table_id}: no such table or figure. {nearest(table_id, names)} List them with: kgqa reproduce --list"
         )
     return read_table(package_conf() / "reproduce" / f"{table_id}.yaml", table_id)
 

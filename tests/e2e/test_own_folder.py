@@ -286,7 +286,9 @@ def test_broken_files_are_rows_of_models_and_doctor(kgqa: Run, tmp_path: Path) -
     assert {"cut:", "odd:", "sound", "smollm2_135m"} <= set(listed)
     report = " ".join(kgqa("doctor").split())
     assert "conf/model/cut.yaml:2: did not find expected" in report
-    assert "conf/model/odd.yaml: model.contexts=7: unknown key. Did you mean context?" in report
+    assert (
+        "conf/model/odd.yaml: model.contexts=7: unknown key. Did you mean model.context?" in report
+    )
     missing = "non-default argument 'more' follows default argument"
     assert missing in report
     assert missing in kgqa("run method=mine dataset=demo engine=scripted")

@@ -86,7 +86,7 @@ WRONG_WITHOUT_WEIGHTS = [
     ("run -m budget=3usd hydra/launcher=joblib", "do not see each other's cost"),
     ("run -m hydra.launcher.n_jobs=4", "this key needs hydra/launcher="),
     ("run -m hydra.sweeper.n_trials=4 hydra/launcher=joblib", "this key has no effect"),
-    ("run -m sweep.nme=x", "sweep.nme=x: unknown key. Did you mean name?"),
+    ("run -m sweep.nme=x", "sweep.nme=x: unknown key. Did you mean sweep.name?"),
     ("run -m sweep.metric=f1", "only hydra/sweeper=optuna maximizes a score"),
     (TUNE + "tune.metric=ff tune.dev=2", "tune.metric=ff: choose from em, f1"),
     (TUNE + "tune.metric=f1", "tune.dev: set the number of dev questions"),

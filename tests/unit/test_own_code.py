@@ -91,7 +91,10 @@ MINE = METHOD.format(name="Mine")
         ),
         pytest.param("other", "class Yours: ...\n", "has no attribute 'Mine'", id="other"),
         pytest.param(
-            "lazy", MINE.replace("depth", "length"), "unknown key. Did you mean length?", id="lazy"
+            "lazy",
+            MINE.replace("depth", "length"),
+            "unknown key. Choose from: method.length.",
+            id="lazy",
         ),
         pytest.param(
             "typed",
@@ -333,13 +336,13 @@ NO_KEYS = (
         ),
         pytest.param(
             "+kg.require_exist=true",
-            "kg.require_exist=True: unknown key. Did you mean require_existing",
+            "kg.require_exist=True: unknown key. Did you mean kg.require_existing",
             id="+kg.require_exist=true",
         ),
         pytest.param("+reranker.a=1", "reranker: no preset is chosen", id="+reranker.a=1"),
         pytest.param(
             "+retriever.k2=1",
-            "retriever.k2=1: unknown key. Choose from: fields",
+            "retriever.k2=1: unknown key. Choose from: retriever.fields",
             id="+retriever.k2=1",
         ),
         pytest.param(
@@ -361,7 +364,9 @@ def test_valid_key_with_plus_is_accepted() -> None:
     [
         pytest.param("limitt: 3", "limitt=3: unknown key. Did you mean limit", id="limitt 3"),
         pytest.param(
-            "method: {baem: 3}", "method.baem=3: unknown key. Did you mean beam", id="method baem 3"
+            "method: {baem: 3}",
+            "method.baem=3: unknown key. Did you mean method.beam",
+            id="method baem 3",
         ),
         pytest.param("sweep: {name: x}", "sweep: unknown key", id="sweep name x"),
         pytest.param("hydra: {launcher: {n_jobs: 2}}", "hydra: ", id="hydra launcher n_jobs 2"),
