@@ -16,6 +16,7 @@ from kgqa.errors import DataError
 from kgqa.types import Json
 from kgqa.util.fs import open_file
 
+ONE_OBJECT = "Write one JSON object per line."
 CORRECT_IT = "Correct the file. If it is truncated, download it again."
 # bytes. yajl scans an incomplete text from its start again with each buffer
 BUFFER = 1 << 22
@@ -124,7 +125,8 @@ def stream_records(file: Path) -> Iterator[tuple[str, Json]]:
         try:
             for number, line in enumerate(iterate_lines(source), start=1):
                 if line.strip():
-                    yield f"{file}:{number}", parse_json(line, f"{file}:{number}")
+                    remedy = CORRECT_IT if line.lstrip()[:1] == b"{" else ONE_OBJECT
+                    yield f"{file}:{number}", parse_json(line, f"{file}:{number}", remedy)
         except JsonError as error:
             raise DataError(f"{file}:{number + 1}: {error}. {CORRECT_IT}") from None
 

@@ -236,6 +236,9 @@ WHOLE = json.dumps(MUSIQUE).encode()
         pytest.param(b"[\n" + WHOLE[:-30], ": not JSON: .*download it again", id="open list"),
         pytest.param(WHOLE + b'\n{"id": "b', ":2: not JSON", id="open line"),
         pytest.param(
+            b"question,answer\n", ":1: not JSON.*Write one JSON object per line", id="table"
+        ),
+        pytest.param(
             b'{"id": "caf\xe9"}\n', r":1: not JSON: not UTF-8 \(byte 0xe9\)", id="other encoding"
         ),
         pytest.param(gzip.compress(WHOLE)[:-20], ": broken gzip file", id="truncated gzip"),
