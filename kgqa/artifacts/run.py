@@ -161,6 +161,11 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
     if not matches and Path(text).is_dir():
         # its reader reports what is missing
         return Path(text)
+    if not matches and Path(text).is_file():
+        raise ConfigError(
+            f"{text}: a file, not a run. To score answers of another program: "
+            f"kgqa evaluate --predictions {text} dataset=NAME"
+        )
     if not matches:
         raise ConfigError(f"{text}: no finished run matches. List runs: kgqa runs")
     if len(matches) > 1:

@@ -73,6 +73,7 @@ _CATALOG = "Use kgqa run --help, which lists methods, datasets and models"
 # commands of other programs
 OTHER_WORDS = {
     "version": "Use kgqa --version",
+    "export …": "To export a run: kgqa report RUN --format csv",
     "sweep": "Use kgqa run -m with lists of values, such as method=trace,ircot",
     "list": _CATALOG,
     "methods": _CATALOG,
@@ -491,9 +492,8 @@ def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
     while left and not left[0].startswith("-") and (subs := subcommands(command.name)):
         name = f"{command.name} {left[0]}".strip()
         if name not in BY_NAME:
-            hint = OTHER_WORDS.get(name) or nearest(
-                left[0], [each.name.split()[-1] for each in subs]
-            )
+            others = OTHER_WORDS.get(name) or OTHER_WORDS.get(f"{command.name} …")
+            hint = others or nearest(left[0], [each.name.split()[-1] for each in subs])
             raise ConfigError(f"{name}: no such command. {hint}")
         command = BY_NAME[name]
         left.pop(0)

@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from hydra import compose as compose_with_hydra
@@ -162,7 +163,8 @@ def _check_choice(key: str, value: str, group: str) -> None:
     is_swept, choices = value.startswith(("choice(", "glob(")), config_files(group)
     for name in () if is_swept else value.split(","):
         if name not in choices and name != UNNAMED:
-            raise ConfigError(f"{key}={name}: no such {group}. {nearest(name, choices)}")
+            hint = _hint_at_choice(group, name, choices)
+            raise ConfigError(f"{key}={name}: no such {group}. {hint}")
     if is_swept or "," in value:
         raise ConfigError(
             f"{key}={value}: a list of values is a sweep: kgqa run -m {key}={value} …"
@@ -282,6 +284,22 @@ def resolve_node(group: str, name: str) -> Json:
             for key, value in {**whole, group: load_node(group, name)}.items()
         }
     )[group]
+
+
+# groups for which `kgqa new` writes the files of a choice
+OWN = ("dataset", "judge", "method", "model", "retriever")
+
+
+def _hint_at_choice(group: str, name: str, choices: Collection[str]) -> str:
+    """Return a hint for an unknown choice: its file as a value of another key, the closest name, or how to add it."""
+    if group == "dataset" and Path(name).is_file():
+        own = "Other forms: kgqa new dataset NAME"
+        return f"For a file in the form of MuSiQue: dataset=musique dataset.path={name}. {own}"
+    if group == "dataset" and Path(name).is_dir():
+        return f"For your own documents: dataset=folder dataset.path={name}"
+    hint = nearest(name, choices)
+    is_new = not hint.startswith("Did") and group in OWN and name.isidentifier()
+    return f"{hint} To add it: kgqa new {group} {name}" if is_new else hint
 
 
 def _check_known_keys(config: Mapping[str, Json], choices: Mapping[str, Json]) -> None:

@@ -52,7 +52,11 @@ _GREEDY = "kgqa generates greedily, as the papers do. Some methods have method.t
 _PASSAGES = "The number of passages is a key of the method: kgqa run method=NAME --help"
 _GPU = "Engines use the GPUs that they see. Choose them with the environment variable CUDA_VISIBLE_DEVICES"
 _REPLY = "The length of a reply is a key of the method, such as method.max_answer_tokens: kgqa run method=NAME --help"
+_NAME = "run_name=NAME names the folder of a run"
+_METRIC = "Every run measures all metrics, also those of conf/metric/. Remove this key"
 KEYS: dict[str, str] = {
+    **dict.fromkeys(("exp_name", "name", "run_id", "tag", "tags"), _NAME),
+    "metric": _METRIC, "metrics": _METRIC,
     "api_base": _SERVER, "base_url": _SERVER, "host": _SERVER, "url": _SERVER,
     "api_key": "Put the key into the environment variable OPENAI_API_KEY, or name another one: engine.api_key_env=NAME",
     "temperature": _GREEDY, "top_p": _GREEDY,

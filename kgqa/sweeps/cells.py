@@ -120,9 +120,11 @@ def place_cells(cells: Sequence[Cell]) -> None:
             continue
         owner = owners.setdefault(cell.run, cell)
         if owner.frozen != cell.frozen:
+            named = "run_name" in override_values(cell.overrides)
+            remedy = "remove run_name=" if named else "choose one of the values"
             raise ConfigError(
                 f"cells {owner.number} ({owner.name}) and {cell.number} ({cell.name}) would write to the same run, "
-                f"{cell.run}: what differs does not change answers. Make two sweeps, or remove run_name="
+                f"{cell.run}: what differs does not change answers. Make two sweeps, or {remedy}"
             )
 
 

@@ -121,6 +121,21 @@ def test_long_values_and_folders_named_like_keys(
         pytest.param(
             "models all", "models all: no such command. Choose from: trained", id="models all"
         ),
+        pytest.param(
+            "export last",
+            "export last: no such command. To export a run: kgqa report RUN --format csv",
+            id="export last",
+        ),
+        pytest.param(
+            "run --limit 3",
+            "--limit: no such option of kgqa run. Choose from: --cfg, --help, --multirun, --prompts. Settings are",
+            id="run --limit 3",
+        ),
+        pytest.param(
+            "evaluate pyproject.toml",
+            "pyproject.toml: a file, not a run. To score answers of another program: kgqa evaluate --predictions",
+            id="evaluate file",
+        ),
     ],
 )
 def test_usage_error_is_one_line_with_a_fix(
