@@ -362,8 +362,11 @@ class LightRag(Composite):
     def _find_nodes(self, index: OpenedIndex, low: str, high: str) -> tuple[list[int], list[int]]:
         """Return the numbers of the entities and of the relations of a search, the best first."""
         graph: _Graph = index.data
-        entities = self._near(index.finders[ENTITIES], low) if self.mode != "global" else []
-        relations = self._near(index.finders[RELATIONS], high) if self.mode != "local" else []
+        # as in the released code, a mode without its keywords starts at the other ones
+        from_entities = self.mode != "global" or not high
+        from_relations = self.mode != "local" or not low
+        entities = self._near(index.finders[ENTITIES], low) if from_entities else []
+        relations = self._near(index.finders[RELATIONS], high) if from_relations else []
         around = dict.fromkeys(edge for each in entities for edge in graph.edges[each])
         ends = (end for each in relations for end in graph.relations[each][:2])
         entities = _take_turns(entities, list(dict.fromkeys(ends)))
