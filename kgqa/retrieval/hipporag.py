@@ -28,7 +28,7 @@ from kgqa.retrieval import sparse
 from kgqa.retrieval.composite import Composite, check_scores, count_failures
 from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.pagerank import Damping, Walk, compute_pagerank, join_edges
-from kgqa.retrieval.search import OpenedIndex, normalize_scores, rank_found
+from kgqa.retrieval.search import LoadedPassages, OpenedIndex, normalize_scores, rank_found
 from kgqa.retrieval.vector_store import Vectors
 from kgqa.types import Json, JsonObject, Passage, Triple
 from kgqa.util.fs import ensure_dir, explain_storage_errors
@@ -160,8 +160,8 @@ class TripleRetriever(Composite):
             raise ConfigError(
                 "retriever.triples: no passage of the corpus has a triple. Choose another file or model"
             )
-        texts = [Passage.of("", text) for text in self._embedded_texts(graph)]
-        self.facts.build(texts, facts, lambda _: None)
+        texts = self._embedded_texts(graph.facts, list(graph.names))
+        self.facts.build([Passage.of("", text) for text in texts], facts, lambda _: None)
         edges = graph.edges | self._find_synonyms(list(graph.names))
         rows, columns = zip(*edges, strict=True)
         nodes = len(graph.names) + len(passages)
@@ -181,17 +181,33 @@ class TripleRetriever(Composite):
         """Return what makes names comparable."""
         return clean_ascii if self.names == "ascii" else clean_unicode
 
-    def _embedded_texts(self, graph: FactGraph) -> list[str]:
+    def _embedded_texts(self, facts: Sequence[Fact], names: Sequence[str]) -> Sequence[str]:  # noqa: ARG002 - hipporag_1 embeds names
         """Return the text of each fact. The released code embeds a fact in Python's notation of a tuple."""
-        return [
-            str(fact) if isinstance(self.facts, Dense) else " ".join(fact) for fact in graph.facts
-        ]
+        return [str(fact) if isinstance(self.facts, Dense) else " ".join(fact) for fact in facts]
 
     def _find_synonyms(self, names: Sequence[str]) -> Edges:
         if not isinstance(self.facts, Dense):
             return find_similar_spellings(names, self.synonym_similarity, self.max_synonyms)
         vectors = self.facts.embed([Passage.of("", name) for name in names])
         return find_near_names(names, vectors, self.synonym_similarity, self.max_synonyms)
+
+    def open(self, passages: Sequence[Passage], folder: Path) -> OpenedIndex:
+        def load_texts() -> list[Passage]:
+            stored = decode_json((folder / FACTS).read_bytes())
+            facts = [(head, relation, tail) for head, relation, tail in stored["facts"]]
+            names = {
+                number: name
+                for (head, _, tail), ends in zip(facts, stored["ends"], strict=True)
+                for number, name in zip(ends, (head, tail), strict=True)
+            }
+            texts = self._embedded_texts(facts, [names[number] for number in sorted(names)])
+            return [Passage.of("", text) for text in texts]
+
+        finders = {
+            "passages": self.passages.open(passages, folder / "passages"),
+            "facts": self.facts.open(LoadedPassages(load_texts), folder / "facts"),
+        }
+        return OpenedIndex(self, passages, folder, finders)
 
     def measure(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
         """Return the numbers of passages without triples, and why. See `MeasuredRetriever`."""

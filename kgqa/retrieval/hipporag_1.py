@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kgqa.calls import Generate, Search
+from kgqa.calls import Fact, Generate, Search
 from kgqa.prompting import render
 from kgqa.prompting.json_replies import TEXT, list_schema, read_list
 from kgqa.protocols import Query
@@ -62,8 +62,8 @@ class HippoRag1(TripleRetriever):
             counts.update((graph.names[end], len(graph.names) + position) for end in ends)
         return replace(graph, edges={**graph.edges, **counts})
 
-    def _embedded_texts(self, graph: FactGraph) -> list[str]:
-        return list(graph.names)
+    def _embedded_texts(self, facts: Sequence[Fact], names: Sequence[str]) -> Sequence[str]:  # noqa: ARG002 - hipporag embeds facts
+        return names
 
     def load(self, folder: Path) -> _PhraseGraph:
         holders = np.array(decode_json((folder / FACTS).read_bytes())["holders"])

@@ -8,9 +8,9 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -25,15 +25,19 @@ from kgqa.retrieval.hipporag import (
     FactGraph,
     HippoRag,
     OpenedFacts,
+    TripleRetriever,
     clean_ascii,
     clean_unicode,
     find_near_names,
     find_similar_spellings,
 )
+from kgqa.retrieval.hipporag_1 import HippoRag1
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage
+from kgqa.util.loaders import free_loaded
 from tests.retrieval.conftest import built, find, retriever_of
 from tests.retrieval.test_entity_graph import DATA, measure_recall, read_musique
+from tests.retrieval.word_vectors import Words, dense
 
 PASSAGES = (
     Passage.of("Silver Harbour", "A film of 1931 by Ida Ruhn."),
@@ -269,3 +273,22 @@ def test_recall_on_musique_with_triples_of_gpt_3_5(hipporag: HippoRag, tmp_path:
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     retriever = with_path(hipporag, file)
     assert measure_recall(built(retriever, passages, tmp_path / "index"), questions, gold) >= 0.568
+
+
+@dataclass(frozen=True)
+class Served(Words):
+    """An encoder on a server, with weights that can change."""
+
+    can_change: ClassVar[bool] = True
+
+
+@pytest.mark.parametrize("kind", [HippoRag, HippoRag1])
+def test_another_process_opens_the_index_of_a_server(
+    hipporag: HippoRag, tmp_path: Path, kind: type[TripleRetriever]
+) -> None:
+    ranker = dense(Served())
+    retriever = kind(ranker, ranker, hipporag.triples, filter=False)
+    query = Query("Ida Ruhn", 2)
+    expected = built(retriever, PASSAGES, tmp_path / "index").find([query])
+    free_loaded()
+    assert retriever.open(PASSAGES, tmp_path / "index").find([query]) == expected
