@@ -31,6 +31,8 @@ from kgqa.util.validators import Count
 VECTORS, PROGRESS, FAISS = "vectors.npy", "progress.json", "search.faiss"
 # passages encoded before they are saved: what an interrupted build loses at most
 SHARD = 8_192
+# passages above which vectors are only in the index: the store of texts needs 4.6 KB for 768 numbers
+MOST_STORED = 1_000_000
 # texts encoded between two signs of progress
 BLOCK = 256
 # searched at once: bounds the memory for scores
@@ -160,7 +162,12 @@ class Dense:
         """
         faiss = import_faiss() if self.backend not in ("numpy", "torch") else None
         encoder, count = self.loaded_encoder, len(passages)
-        encode = get_biencoder(encoder).vectors if count <= SHARD else encoder.encode
+        by_kind = get_biencoder(encoder).vectors if count <= SHARD else encoder.encode
+        encode = (
+            partial(self._encode_once, encode=by_kind)
+            if count <= MOST_STORED
+            else partial(by_kind, "passage")
+        )
         settings = self.vector_settings(count)
         done = _read_progress(folder, settings)
         vectors = _open_partial(folder, count) if done else None
@@ -170,7 +177,7 @@ class Dense:
             self.check_encoder(passages[0], vectors[0], folder)
         for start in range(done, count, SHARD):
             texts = [self.text(passage) for passage in passages[start : start + SHARD]]
-            rows = _encode(texts, lambda some: self._encode_once(some, encode), advance)
+            rows = _encode(texts, encode, advance)
             with explain_storage_errors(folder / VECTORS):
                 if vectors is None:
                     shape = (count, rows.shape[1])

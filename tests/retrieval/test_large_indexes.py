@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from kgqa.retrieval.dense import FAISS, GPU_LIMIT, VECTORS, Dense, nearest_exactly
+from kgqa.retrieval.vector_store import store_vectors
 from tests.retrieval.word_vectors import CORPUS, QUERIES, Words, brute_force, dense, opened
 
 
@@ -20,6 +23,19 @@ def test_torch_searches_parts_on_several_devices(storage: str, tmp_path: Path) -
     on_one = opened(dense(Words(), backend="numpy", storage=storage), CORPUS, tmp_path / "one")
     on_three = opened(retriever, CORPUS, tmp_path / "three")
     assert on_three.find_scored(QUERIES) == on_one.find_scored(QUERIES)
+
+
+def test_vectors_of_a_huge_corpus_are_stored_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("kgqa.retrieval.dense.MOST_STORED", len(CORPUS) - 1)
+    with store_vectors(tmp_path / "vectors"):
+        opened(dense(Words()), CORPUS[1:], tmp_path / "large")
+        opened(dense(Words(own="huge")), CORPUS, tmp_path / "huge")
+    (file,) = (tmp_path / "vectors").iterdir()
+    with closing(sqlite3.connect(file)) as connection:
+        (count,) = connection.execute("SELECT COUNT(*) FROM texts").fetchone()
+    assert count == len(CORPUS) - 1
 
 
 class GpuIndex:
