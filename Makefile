@@ -34,6 +34,8 @@ LIGHT := llamacpp,openai,ircot,faiss-cpu,elasticsearch,fuzzy,bm25s,pdf,datasets,
 HEAVY := $(LIGHT),transformers,sentence-transformers,rerankers,train,mlflow,wandb,mcp,anthropic,gemini
 # the files with such tests: collecting all files takes as long as some of these tests
 WEIGHTS = $(shell grep -rl --include='test_*.py' 'mark\.weights' tests)
+# all of them fit in one environment on a node with GPUs
+NODE  := vllm,faiss-gpu,$(filter-out faiss-cpu,$(subst $(comma), ,$(HEAVY)))
 # `make test-engines` skips the tests that `make test` has passed
 PASSED     := $(VENV)/passed
 VLLM_TESTS := $(addprefix tests/engines/,test_contract.py test_exactness.py test_thinking.py test_vllm.py test_server_lines.py) \
@@ -43,7 +45,7 @@ export HF_HUB_OFFLINE ?= 1
 # With this variable Python would compile kgqa and its libraries again in every process
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo newcomer ask test test-engines test-agents unit check replay docs bench format licences audit update dist clean
+.PHONY: help demo newcomer ask test test-engines test-agents resolve unit check replay docs bench format licences audit update dist clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -86,6 +88,12 @@ test-engines: $(ENGINES)/.done $(VLLM)/.done ## set up torch, trackers and vLLM,
 test-agents: $(FRAMEWORKS)/.done $(VERIFIERS)/.done ## set up openai, LangGraph, DSPy, smolagents, MCP and the clients of vendors, and run the agents of docs/AGENTS.md
 	@KGQA_KILLS=20 $(FRAMEWORKS)/bin/python -m pytest tests/agents tests/serve/test_kills.py tests/engines/test_vendors.py --durations=5
 	@$(VERIFIERS)/bin/python -m pytest tests/agents/test_verifiers.py
+
+resolve: $(DONE)-test ## check that one environment can hold all extras of a node with GPUs (downloads no packages)
+	@$(BIN)/python $(LOCKED) uv
+	@$(BIN)/uv pip compile --quiet pyproject.toml $(foreach extra,$(subst $(comma), ,$(NODE)),--extra $(extra)) \
+		--python-version 3.12 --python-platform x86_64-manylinux_2_28 --no-annotate --no-header --output-file $(VENV)/node.txt
+	@echo "→ one environment: $$(grep -E '^(vllm|torch|transformers|faiss-gpu|trl|sentence-transformers)==' $(VENV)/node.txt | xargs)"
 
 unit: $(DONE)-test ## the tests that need no weights and start no processes
 	@$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/golden tests/conformance
