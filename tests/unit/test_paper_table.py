@@ -133,6 +133,25 @@ def test_forms_have_the_same_values(form: str) -> None:
     assert text.count("{") == text.count("}")
 
 
+@pytest.mark.parametrize(
+    ("lacks", "mean"),
+    [pytest.param(False, 75.0, id="all repeats"), pytest.param(True, None, id="one lacks it")],
+)
+def test_score_of_repeats_needs_all_of_them(
+    lacks: bool, mean: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores: list[dict[str, dict[str, float | None]]] = [
+        {"em": {"q0": 1.0, "q1": 1.0}},
+        {} if lacks else {"em": {"q0": 1.0, "q1": 0.0}},
+    ]
+    shares = iter(RunShares(("hotpotqa", "musique", "q0", "q1"), each, None) for each in scores)
+    monkeypatch.setattr("kgqa.report.paper.read_shares", lambda _: next(shares))
+    runs = [cast(Any, fake_run("a", "hotpotqa")) for _ in scores]
+    repeated = Entry(runs[0], others=runs[1:])
+    assert repeated.estimate("em").mean == mean
+    assert len(repeated.by_repeat("em")) == (0 if lacks else 2)
+
+
 def test_equal_methods_rarely_get_a_dagger() -> None:
     generator, tables, marked = np.random.default_rng(57), 200, 0
     for _ in range(tables):

@@ -148,3 +148,12 @@ def test_misfit_names_the_smallest_change(demands: list[Demand], gpus: int, chan
 def test_heads_of_keys_are_copied_not_split(split: int, stages: int, shares: int) -> None:
     model = demand("8B", kv_heads=4, stages=stages)
     assert model.prompt_per_gpu(split) == model.per_token * model.tokens / shares
+
+
+def test_row_of_a_model_has_the_memory_of_its_parts() -> None:
+    placement = place({"answer": [demand("70B", copies=1)]}, 4, 80 * GB)
+    [(_, _, gpus, memory)] = placement.rows(range(4))
+    # 80 layers with 8 heads of 128 numbers of 2 bytes, keys and values, 8,192 tokens, on 4 GPUs
+    parts = "35.0 weights + 0.7 a prompt of 8,192 tokens + 3 other"
+    assert memory == f"38.7 GB of each GPU ({parts})"
+    assert "split over 4" in gpus

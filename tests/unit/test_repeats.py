@@ -7,7 +7,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from kgqa.scoring.intervals import share_interval
+from kgqa.scoring.intervals import share_interval, smooth_variance, wilson
 from kgqa.scoring.repeats import Shares, average_shares, compare_repeats, pass_at, repeated_estimate
 
 STUDIES = 600
@@ -108,6 +108,27 @@ def test_spread_between_runs_widens_the_interval() -> None:
     assert other.deviation == pytest.approx(20)
     widths = [(each.estimate.high or 0) - (each.estimate.low or 0) for each in (one, other)]
     assert widths[1] > 2 * widths[0]
+
+
+def test_interval_is_that_of_an_analysis_of_variance() -> None:
+    """Written with numpy, from the definitions of the two-way analysis."""
+    from scipy.stats import t
+
+    table = np.array([[1, 1, 0, 1, 0, 0, 1, 1], [1, 0, 0, 1, 0, 0, 1, 0], [1, 1, 1, 1, 0, 1, 1, 1]])
+    runs, count = table.shape
+    center, by_run, by_question = table.mean(), table.mean(axis=1), table.mean(axis=0)
+    residuals = table - by_run[:, None] - by_question + center
+    residual = (residuals**2).sum() / ((runs - 1) * (count - 1)) / table.size
+    observed = by_run.var(ddof=1) / runs
+    questions = smooth_variance(by_question.tolist()) / count
+    total = questions + observed - residual
+    parts = [(observed, runs - 1), (residual, (runs - 1) * (count - 1)), (questions, count - 1)]
+    freedom = total**2 / sum(part**2 / own for part, own in parts)
+    low, high = wilson(center, center * (1 - center) / total, t.ppf(0.975, freedom))
+    repeated = repeated_estimate([shares_of(*map(float, row)) for row in table])
+    assert repeated is not None
+    estimate = repeated.estimate
+    assert (estimate.low, estimate.high) == pytest.approx((100 * low, 100 * high))
 
 
 def test_questions_that_a_run_lacks_are_skipped() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -13,6 +15,8 @@ import pytest
 from kgqa.report.page import svg
 from kgqa.report.plots import Plot, Point, Series, log_ticks, ticks
 from kgqa.report.reproduction import CellLine, Line, Order, Reproduction, write_reproduction
+from kgqa.reproduce import comparison
+from kgqa.reproduce.cells import count_states
 from kgqa.reproduce.tables import load_table
 from kgqa.scoring.published_delta import (
     Delta,
@@ -387,3 +391,30 @@ def test_cell_without_a_run_is_listed_with_a_reason() -> None:
 def test_title_of_the_page_is_the_heading(tmp_path: Path) -> None:
     page = write_reproduction(figure_of(), tmp_path).read_text(encoding="utf-8")
     assert "<title>trace/figure4: A figure" in page
+
+
+def test_planned_cells_are_counted_without_means() -> None:
+    states = ("needs weights", "run", "mean", "run", "needs weights", "model retired")
+    cells: Any = [SimpleNamespace(state=state) for state in states]
+    assert count_states(cells) == (5, "2 run, 1 model retired, 2 need weights")
+
+
+@pytest.mark.parametrize(
+    ("lows", "expected"),
+    [
+        pytest.param((40.0, 44.0), (42.0, 62.0), id="all have an interval"),
+        pytest.param((40.0, None), (None, None), id="one has none"),
+    ],
+)
+def test_mean_of_runs_has_the_mean_interval(
+    lows: Sequence[float | None], expected: tuple[float | None, float | None]
+) -> None:
+    """A mean of several runs without an interval of each has none."""
+    runs: list[Any] = []
+    for low in lows:
+        score = {"mean": 50.0, "n": 40, "low": low, "high": 62.0 if low else None}
+        figures = {**METRICS, "scores": {"em": score}}
+        runs.append(SimpleNamespace(figures=figures, metrics=None, run=None))
+    ours = comparison._measure(runs, PublishedMetric("EM", "scores.em", "%", ""))
+    assert ours is not None
+    assert (ours.mean, ours.low, ours.high) == (50.0, *expected)
