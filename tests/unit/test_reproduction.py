@@ -343,6 +343,11 @@ def test_smallest_margin_and_prediction(
     assert compare_with_published(published, ours, "%", within + 0.1).verdict == "agrees"
 
 
+def test_only_published_values_have_a_verdict() -> None:
+    """Of three lines, one has both values, one has no published one, and one was not run."""
+    assert figure_of().verdicts().values == {"cannot tell": 1, "not run": 1}
+
+
 def test_report_counts_differences_by_chance() -> None:
     figure = figure_of()
     line = figure.lines[0]
