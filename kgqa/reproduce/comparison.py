@@ -190,13 +190,18 @@ def _orders(table: PublishedTable, cells: Sequence[PlannedCell]) -> list[Order]:
             own, others = _folders(first), _folders(second)
             for n, metric in scores if own != others and _is_comparable(first, second) else ():
                 higher, lower = first.published.values[n], second.published.values[n]
-                if higher and lower and abs(higher.number - lower.number) >= LEAST_DIFFERENCE:
+                if higher and lower and _differ(higher.number, lower.number):
                     sign = compare_rows(own, others, metric)
                     signs[metric.name][sign if higher.number > lower.number else -sign] += 1
         for name, counts in signs.items():
             if counts:
                 orders.append(Order(column, name, counts.total(), counts[1], counts[-1], counts[0]))
     return orders
+
+
+def _differ(first: float, second: float) -> bool:
+    # 33.3 - 33.2 is a little less than 0.1
+    return round(abs(first - second), 6) >= LEAST_DIFFERENCE
 
 
 def _is_comparable(first: PlannedCell, second: PlannedCell) -> bool:

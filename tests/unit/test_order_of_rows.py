@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from kgqa.reproduce import question_values
+from kgqa.report.reproduction import Order
+from kgqa.reproduce import comparison, question_values
 from kgqa.reproduce.question_values import compare_rows
-from kgqa.scoring.published_delta import PublishedMetric
+from kgqa.scoring.published_delta import PublishedMetric, Value
 
 EM = PublishedMetric("EM", "scores.em", "%", "")
 ROWS = ([Path("first")], [Path("second")])
@@ -51,3 +54,36 @@ def test_equal_rows_are_rarely_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
     for wins, losses, _ in source.multinomial(80, [0.08, 0.08, 0.84], size=studies):
         ordered += order(monkeypatch, int(wins), int(losses), 80) != 0
     assert ordered / studies <= 0.06
+
+
+def finished_cell(row: str, published: float) -> Any:
+    value = Value(published, approximate=False, spread=None)
+    cell = SimpleNamespace(column="2Wiki", values=[value], overrides=())
+    run = SimpleNamespace(run=Path(row), metrics=True)
+    return SimpleNamespace(published=cell, tests=[run], overrides=())
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same", "other", "pairs"),
+    [
+        pytest.param(33.3, 30.0, 1, 0, 1, id="first is better"),
+        pytest.param(30.0, 33.3, 0, 1, 1, id="second is better"),
+        pytest.param(33.3, 33.2, 1, 0, 1, id="one digit apart"),
+        pytest.param(33.3, 33.25, 0, 0, 0, id="within the rounding"),
+    ],
+)
+def test_order_of_the_paper_is_compared(
+    monkeypatch: pytest.MonkeyPatch,
+    first: float,
+    second: float,
+    same: int,
+    other: int,
+    pairs: int,
+) -> None:
+    """In our runs the first row is better."""
+    monkeypatch.setattr(comparison, "compare_rows", lambda *_: 1)
+    table: Any = SimpleNamespace(metrics=[EM], columns=["2Wiki"])
+    cells = [finished_cell("first", first), finished_cell("second", second)]
+    orders = comparison._orders(table, cells)
+    expected = [Order("2Wiki", "EM", pairs, same, other, 0)] if pairs else []
+    assert orders == expected
