@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -12,14 +11,13 @@ from typing import Any, TypeVar
 from kgqa.errors import EngineDied
 
 T = TypeVar("T")
-POLL = 0.1  # seconds
 
 
 class EventLoopThread:
-    """An event loop for all calls of an engine. Its thread starts with the first call, and runs `setup` first."""
+    """An event loop for all calls of an engine. Its thread starts with the first call."""
 
-    def __init__(self, name: str, setup: Callable[[], None] = lambda: None) -> None:
-        self._name, self._setup = name, setup
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._lock = threading.Lock()
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -44,9 +42,8 @@ class EventLoopThread:
         self,
         cleanup: Callable[[], Coroutine[Any, Any, None]] = lambda: asyncio.sleep(0),
         timeout: float = 60.0,
-        on_wait: Callable[[], None] = lambda: None,
     ) -> None:
-        """Cancel all coroutines, run `cleanup`, and end the thread. Call `on_wait` every `POLL` seconds meanwhile."""
+        """Cancel all coroutines, run `cleanup`, and end the thread. Wait for it up to `timeout` seconds."""
         with self._lock:
             if self._closed:
                 return
@@ -54,13 +51,9 @@ class EventLoopThread:
         if self._loop is None or self._thread is None:
             return
         asyncio.run_coroutine_threadsafe(self._stop(self._loop, cleanup), self._loop)
-        deadline = time.monotonic() + timeout
-        while self._thread.is_alive() and time.monotonic() < deadline:
-            on_wait()
-            self._thread.join(POLL)
+        self._thread.join(timeout)
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._setup()
         loop.run_forever()
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
