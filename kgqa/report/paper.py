@@ -33,6 +33,14 @@ NOT_IN_ROWS = (
     "output_dir",
     "sweep",
     REPEAT,
+    "repeats",
+    # what does not change an answer
+    "budget",
+    "hydra/launcher",
+    "hydra",
+    "judge",
+    "server",
+    "tracker",
 )
 OF_DATASET = "dataset."
 # scores without an entry in METRICS
@@ -447,22 +455,19 @@ def read_entries(places: Sequence[Path]) -> list[Entry]:
     for place in places:
         if not (place / SWEEP).is_file():
             run = FinishedRun.read(place)
-            arguments = (text for text in run.manifest.command if "=" in text)
-            entries.append(Entry(run, _row_settings(override_values(arguments), {"method"})))
+            settings = _row_settings(_command_values(run.manifest.command), {"method"})
+            entries.append(Entry(run, settings))
             continue
-        cells = [
-            cell
-            for cell in Sweep.read(place).cells
-            if cell.status == "done" and cell.run is not None
-        ]
-        if not cells:
-            raise DataError(f"{place}: no cell of this sweep is finished. Run its command again")
-        entries += _read_cells(cells, Sweep.read(place).axes)
+        entries += _read_cells(Sweep.read(place))
     return entries
 
 
-def _read_cells(cells: Sequence[Cell], axes: Mapping[str, object]) -> list[Entry]:
-    """Return the entries of finished cells. Those with equal values of all axes but `repeat` are one."""
+def _read_cells(sweep: Sweep) -> list[Entry]:
+    """Return the entries of the finished cells. Those with equal values of all axes but `repeat` are one."""
+    axes = sweep.axes
+    cells = [cell for cell in sweep.cells if cell.status == "done" and cell.run is not None]
+    if not cells:
+        raise DataError(f"{sweep.path}: no cell of this sweep is finished. Run its command again")
     chosen = [axis for axis in axes if axis != REPEAT]
     groups: dict[tuple[str, ...], list[Cell]] = {}
     for cell in cells:
@@ -477,8 +482,14 @@ def _read_cells(cells: Sequence[Cell], axes: Mapping[str, object]) -> list[Entry
         # sets of examples vary with the repeat
         omitted = {"method", *([SET] if REPEAT in axes and SET not in axes else [])}
         runs = [FinishedRun.read(cell.run) for cell in (first, *others) if cell.run]
-        entries.append(Entry(runs[0], _row_settings(first.values, omitted), others=runs[1:]))
+        values = {**_command_values(sweep.command), **first.values}
+        entries.append(Entry(runs[0], _row_settings(values, omitted), others=runs[1:]))
     return entries
+
+
+def _command_values(command: Sequence[str]) -> dict[str, str]:
+    """Return the values of a command by key."""
+    return override_values(argument for argument in command if "=" in argument)
 
 
 def _row_settings(values: Mapping[str, str], omitted: Collection[str]) -> dict[str, str]:

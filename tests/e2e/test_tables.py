@@ -64,6 +64,19 @@ def test_rows_of_single_runs_name_their_settings(kgqa: Kgqa) -> None:
     )
 
 
+def test_rows_of_sweeps_name_their_fixed_settings(kgqa: Kgqa) -> None:
+    for steps in ("1", "2"):
+        words = ("method=ircot", f"method.max_steps={steps}", "limit=2", f"sweep.name=steps{steps}")
+        assert kgqa("run", "-m", *words, *QUICK).code == 0
+    ran = kgqa("report", "steps1", "steps2", "--table", "paper", "--format", "md")
+    assert ran.code == 0, ran.err
+    rows = Path("outputs/sweeps/steps1/table.md").read_text(encoding="utf-8").splitlines()
+    assert [row.split("|")[1].strip() for row in rows[2:4]] == [
+        "ircot · max steps 1",
+        "ircot · max steps 2",
+    ]
+
+
 def test_judge_of_a_later_evaluation_has_a_column(kgqa: Kgqa, sweep: str) -> None:
     assert kgqa("evaluate", sweep, "judge=containment").code == 0
     ran = kgqa("report", sweep, "--table", "paper", "--format", "md", "metrics=judge")
