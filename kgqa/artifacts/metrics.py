@@ -39,6 +39,8 @@ class Estimate(Artifact):
         return "–" if self.mean is None else f"{self.mean:.1f}  [{self.low:.1f}, {self.high:.1f}]"
 
 
+# of a group: `n`, and scores by name. Older runs have means without intervals
+Estimates = Mapping[str, Estimate | Number | None]
 UNDEFINED = Estimate(mean=None, low=None, high=None, n=0)
 
 
@@ -83,8 +85,8 @@ class ScoreSummary(Artifact):
     figures: Mapping[str, Number] = {}
     figures_if_right: Mapping[str, Number] | None = omit_none()
     # n, em, f1 of each group
-    by_hops: Mapping[str, Means]
-    by_type: Mapping[str, Means]
+    by_hops: Mapping[str, Estimates]
+    by_type: Mapping[str, Estimates]
     profiles: Mapping[str, Means]  # em, f1, containment
 
     @property

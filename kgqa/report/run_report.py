@@ -13,6 +13,7 @@ from kgqa.artifacts.metrics import (
     LACKS,
     Costs,
     Estimate,
+    Estimates,
     Figures,
     FoundAndRight,
     JudgeMetrics,
@@ -95,8 +96,7 @@ def notices(run: FinishedRun) -> list[str]:
         )
     if metrics.imported:
         warnings.append(
-            f"**Replies from an imported file: {metrics.imported:,}, with those for triples and the judge.** "
-            "They are as trustworthy as the file."
+            "**Replies are from an imported file.** They are as trustworthy as the file."
         )
     for key, count in (metrics.trained_questions or {}).items():
         of = f"{count:,} of {metrics.questions:,} questions"
@@ -265,7 +265,7 @@ def breakdown_sections(summary: ScoreSummary) -> list[Section]:
 
 
 def _means_section(
-    title: str, name: str, groups: Collection[tuple[str, Means]], alarm: str = ""
+    title: str, name: str, groups: Collection[tuple[str, Estimates]], alarm: str = ""
 ) -> Section:
     """Return the means of each group. Keys that are not in `_MEANS` are budgets of passages."""
     rows = [
@@ -385,6 +385,8 @@ def summary_rows(summary: ScoreSummary, judged: JudgeMetrics | None = None) -> R
         yield "context tokens", f"{summary.context_tokens:,.0f} per question"
     if metrics:
         yield from _cost_and_time_rows(metrics)
+    if metrics and metrics.imported:
+        yield "imported replies", f"{metrics.imported:,}, with those for triples and the judge"
     if summary.flags:
         yield "flags", ", ".join(f"{flag} {count}" for flag, count in summary.flags.items())
 

@@ -16,7 +16,7 @@ from functools import partial
 
 from kgqa.artifacts.metrics import Estimate, Retrieval
 from kgqa.scoring.intervals import estimate, mean, percent
-from kgqa.scoring.summary import group_means
+from kgqa.scoring.summary import group_scores
 from kgqa.types import Passage, Question
 
 # the passages of the corpus with a title
@@ -165,8 +165,8 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool) -> R
         passages_per_question=mean(len(row.ids) for row in rows),
         most_passages=max(len(row.ids) for row in rows),
         without_passages=sum(not row.ids for row in rows),
-        by_hops=group_means(rows, lambda row: row.hops, _RECALLS),
-        by_type=group_means(rows, lambda row: row.type, _RECALLS),
+        by_hops=group_scores(rows, lambda row: row.hops, _RECALLS, percent),
+        by_type=group_scores(rows, lambda row: row.type, _RECALLS, percent),
         alarm=same_passages_alarm(rows),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import TypeVar
 
@@ -11,7 +11,6 @@ from kgqa.artifacts.metrics import (
     UNDEFINED,
     Estimate,
     FoundAndRight,
-    Means,
     ScoreSummary,
     VerdictSummary,
     Wording,
@@ -23,6 +22,7 @@ from kgqa.scoring.metrics import available_profiles, containment, score
 from kgqa.scoring.questions import METRICS, ScoredQuestion
 
 T = TypeVar("T")
+V = TypeVar("V")
 # the group of questions without known hops or type
 UNKNOWN = "unknown"
 _EM_AND_F1: Mapping[str, Callable[[ScoredQuestion], float]] = {
@@ -68,8 +68,8 @@ def summarise(rows: Sequence[ScoredQuestion]) -> ScoreSummary:
         flags=_sum_flags(rows),
         figures=_mean_figures(rows),
         figures_if_right=_mean_figures([row for row in rows if row.em == 1]) or None,
-        by_hops=group_means(rows, lambda row: row.question.hops, _EM_AND_F1),
-        by_type=group_means(rows, lambda row: row.question.type, _EM_AND_F1),
+        by_hops=group_scores(rows, lambda row: row.question.hops, _EM_AND_F1, estimate),
+        by_type=group_scores(rows, lambda row: row.question.type, _EM_AND_F1, estimate),
         profiles={name: _rescore(answerable, name) for name in available_profiles()},
     )
     if answered:
@@ -109,12 +109,13 @@ def _rescore(rows: Sequence[ScoredQuestion], profile: str) -> dict[str, float | 
     return {**means, "containment": percent(containment(*pair, profile) for pair in pairs)}
 
 
-def group_means(
+def group_scores(
     rows: Sequence[T],
     group_of: Callable[[T], int | str | None],
     shares: Mapping[str, Callable[[T], float | None]],
-) -> dict[str, Means]:
-    """Return the size of each group and the means of its shares in percent, sorted by name with "unknown" last.
+    measure: Callable[[Iterable[float | None]], V],
+) -> dict[str, dict[str, int | V]]:
+    """Return the size of each group and the measure of its shares, sorted by name with "unknown" last.
 
     If all groups are unknown (None or ""), return {}.
     """
@@ -127,7 +128,7 @@ def group_means(
     return {
         name: {
             "n": len(groups[name]),
-            **{key: percent(map(share, groups[name])) for key, share in shares.items()},
+            **{key: measure(map(share, groups[name])) for key, share in shares.items()},
         }
         for name in sorted(groups, key=lambda name: (name == UNKNOWN, name))
     }

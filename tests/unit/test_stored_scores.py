@@ -252,7 +252,7 @@ def test_imported_replies_are_named_above_the_scores(
     assert main(["run", *keys, "limit=3", "output_dir=imported"]) == 0
     run = FinishedRun.read(tmp_path / "imported")
     assert run.metrics.imported == sum(run.metrics.calls.values()) > 0
-    assert any("Replies from an imported file: " in notice for notice in notices(run))
+    assert any("Replies are from an imported file" in notice for notice in notices(run))
     assert FinishedRun.read(finished).metrics.imported is None
     assert (finished / PREDICTIONS).read_bytes() == (
         tmp_path / "imported" / PREDICTIONS
