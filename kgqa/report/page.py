@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgqa.report.plots import BarPlot, Plot, lay_out_bars, lay_out_points
@@ -27,6 +28,8 @@ QUESTION_SCRIPTS = (
 )
 SECTION_SCRIPTS = ("tables.js",)
 EXPLORER = (*QUESTION_SCRIPTS, "report.js")
+# characters at the start of a page that contain its own policy
+_HEAD = 4096
 
 
 def sections_page(
@@ -92,6 +95,14 @@ def page_policy() -> str:
         f"default-src 'none'; script-src {hashes}; style-src '{_source_hash(_asset('report.css'))}'; img-src data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
+
+
+def is_current(page: Path) -> bool:
+    """Return whether a report has the styles and scripts of this version of kgqa, which `page_policy` allows."""
+    with page.open(encoding="utf-8", errors="replace") as text:
+        start = text.read(_HEAD)
+    sources = (_asset("report.css"), "".join(map(_asset, (*EXPLORER, "theme.js"))))
+    return all(_source_hash(source) in start for source in sources)
 
 
 @cache

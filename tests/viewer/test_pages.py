@@ -180,6 +180,19 @@ def test_answers_side_by_side(viewing: Viewing, keys: dict[str, str]) -> None:
     assert "no run in" in viewing.error("/run/no/such/run/here")
 
 
+def test_report_of_another_version_has_working_scripts(
+    viewing: Viewing, keys: dict[str, str], folder: Path
+) -> None:
+    # the policy allows only the scripts of this version
+    file = folder / "outputs" / keys["trace"] / "report.html"
+    text = file.read_text(encoding="utf-8")
+    try:
+        file.write_text(re.sub(r"sha256-[^']+", "sha256-older", text), encoding="utf-8")
+        assert viewing.get(f"/run/{keys['trace']}") == text
+    finally:
+        file.write_text(text, encoding="utf-8")
+
+
 def test_pages_of_runs_and_questions_are_sandboxed(
     viewing: Viewing, keys: dict[str, str], folder: Path
 ) -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
+from kgqa.artifacts.run import FinishedRun
 from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.extras.viewer import table
 from kgqa.extras.viewer.answers import FILTERS, compare_scores, read_answers, side_by_side
 from kgqa.extras.viewer.table import FIELDS, TEXTS, Row, find_row, group_cells, read_rows
-from kgqa.report.explorer import question_page
-from kgqa.report.page import page_policy, template_environment
+from kgqa.report.explorer import question_page, run_page
+from kgqa.report.page import is_current, page_policy, template_environment
+from kgqa.report.run_report import notices, sections
 from kgqa.runtime.monitor import read_heartbeats
 from kgqa.scoring.questions import METRICS
 from kgqa.util.redaction import redact, write_crash_report
@@ -81,13 +83,16 @@ class Viewer:
         return self._page(request, "work.html.j2", beats=read_heartbeats(self._root))
 
     def run(self, request: Request) -> Response:
-        """Show the report of a run, as the run wrote it."""
+        """Show the report of a run, as the run wrote it. One of another version of kgqa is written anew."""
         from starlette.responses import FileResponse
 
         file = find_row(self._root, request.path_params["key"]).folder / "report.html"
         if not file.is_file():
             raise DataError(f"{file}: no report. Write it with kgqa report {file.parent}")
-        return FileResponse(file, headers=SANDBOX, media_type="text/html")
+        if is_current(file):
+            return FileResponse(file, headers=SANDBOX, media_type="text/html")
+        run = FinishedRun.read(file.parent)
+        return _html("".join(run_page(run, sections(run), notices(run))), headers=SANDBOX)
 
     def question(self, request: Request) -> Response:
         """Show one question of a run with all its calls."""
