@@ -12,6 +12,7 @@ import ast
 import json
 import re
 import sys
+import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +23,15 @@ BASELINE = Path(__file__).with_name("style_baseline.json")
 PAGES = ("README.md", "CONTRIBUTING.md", "AGENTS.md", "SECURITY.md")
 LONG = 30  # words of a sentence
 LONGEST_TEST_NAME = 50  # characters
+# tokens with texts. Python 3.12 splits f-strings
+TEXTS = ("STRING", "FSTRING_MIDDLE")
 
 WORDS = json.loads(Path(__file__).with_name("style_words.json").read_text(encoding="utf-8"))
 LISTS = {name: set(" ".join(lines).split()) for name, lines in WORDS.items()}
+# in texts for readers. Names of keys and functions stay as they are
+BRITISH = re.compile(
+    rf"(?<![\w.])({'|'.join(WORDS['British spellings'])})(?![\w.=:(\[])", re.IGNORECASE
+)
 PLAIN_WORDS = re.compile(rf"\b({'|'.join(sorted(WORDS['listed words']))})\b", re.IGNORECASE)
 
 
@@ -40,6 +47,8 @@ SHARES = {
     "semicolons": ("words", 1000),
     "long sentences": ("sentences", 100),
     "listed words": ("words", 1000),
+    # one counts
+    "British spellings": ("words", 1_000_000),
     "semicolons in messages": ("messages", 100),
     "long sentences in messages": ("messages", 100),
     "listed words in messages": ("messages", 100),
@@ -151,12 +160,31 @@ def inspect_page(file: Path) -> Iterator[Found]:
     )
     text = re.sub(r"`[^`\n]*`|<[^>\n]*>|\]\([^)]*\)", " x ", text)
     place = str(file.relative_to(ROOT))
+    yield from inspect_spelling(place, text)
     for line in re.sub(r"\n(?=[a-z(\"'])", " ", text).splitlines():
         if not line.startswith(("|", "#")):
             sentences = [s for s in re.split(r"(?<=[.!?])\s+", line.strip(" -*")) if s.split()]
             yield Found("words", place, line, len(line.split()))
             yield Found("sentences", place, line, len(sentences))
             yield from inspect_text(place, line.strip(), sentences)
+
+
+def inspect_spelling(place: str, text: str) -> Iterator[Found]:
+    """Yield the British spellings of a text, without code in backticks and braces."""
+    for match in BRITISH.finditer(re.sub(r"`[^`]*`|\{[^{}]*\}", "x", text)):
+        yield Found("British spellings", place, match.group())
+
+
+def inspect_comments(file: Path) -> Iterator[Found]:
+    """Yield the British spellings in comments and texts of one Python file. A text has several words."""
+    with file.open("rb") as source:
+        for token in tokenize.tokenize(source.readline):
+            kind = tokenize.tok_name[token.type]
+            is_text = kind == "COMMENT" or (kind in TEXTS and " " in token.string.strip())
+            if is_text:
+                yield from inspect_spelling(
+                    f"{file.relative_to(ROOT)}:{token.start[0]}", token.string
+                )
 
 
 def inspect_text(place: str, text: str, sentences: list[str], kind: str = "") -> Iterator[Found]:
@@ -180,6 +208,7 @@ def inspect_all(paths: list[Path]) -> Iterator[Found]:
             yield from inspect_names(tree, where)
             yield from inspect_variables(tree, where)
             yield from inspect_messages(tree, where, errors)
+            yield from inspect_comments(file)
     for file in sorted((ROOT / "tests").rglob("*.py")):
         tree, where = ast.parse(file.read_text(encoding="utf-8")), file.relative_to(ROOT)
         yield from inspect_variables(tree, where, " in tests")

@@ -34,7 +34,7 @@ Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Parts = tuple[Text, Text, Text]
 
 DEMOS = package_folder() / "demos"
-# keys of TRACE's file, spelt as there
+# keys of TRACE's file, spelled as there
 DOCUMENTS, CHAINS = "TRIPLE_EXAMPLARS_", "GENERATING_CHAIN_EXAMPLARS_"
 # Names of IRCoT's prompts
 THOUGHTS = "gold_with_{}_distractors_context_cot_qa_codex.txt"

@@ -159,7 +159,7 @@ class Kgp:
         """Walk through the graph and answer, or answer from the pages and tables that the question names.
 
         Evidence: the distinct passages of the paths, or the pages and tables. Figures: seeds, steps, paths, visited
-        (distinct passages), neighbours (mean per step). Flags: `no_seeds`; per step `no_neighbours`,
+        (distinct passages), `neighbours` (mean per step). Flags: `no_seeds`; per step `no_neighbours`,
         `empty_evidence`, `repeated_evidence` and `cut_reply`; `context_cut`; `structural`, `unknown_place` (the named
         pages or tables do not exist); those of the reader.
         """

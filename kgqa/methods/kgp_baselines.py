@@ -110,7 +110,7 @@ class Neighbourhood:
     count: Annotated[
         Counted,
         Setting(
-            "What counts: neighbours | with_seeds, the seeds too, as in the released code.",
+            "What counts: `neighbours` | with_seeds, the seeds too, as in the released code.",
             paper="§3",
         ),
     ] = "neighbours"

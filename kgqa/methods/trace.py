@@ -99,7 +99,7 @@ class ChainState:
 
 Candidates = Annotated[
     Count,
-    Validator(f"at most {MAX_CANDIDATES} can be labelled", lambda number: number <= MAX_CANDIDATES),
+    Validator(f"at most {MAX_CANDIDATES} can be labeled", lambda number: number <= MAX_CANDIDATES),
 ]
 Probability = Annotated[float, Validator("must be in [0, 1)", lambda share: 0 <= share < 1)]
 
@@ -346,7 +346,7 @@ class Trace:
         if not self.ranker:
             if len(state.pool) > MAX_CANDIDATES:
                 raise DataError(
-                    f"method.ranker=false: {len(state.pool)} candidates, {MAX_CANDIDATES} can be labelled"
+                    f"method.ranker=false: {len(state.pool)} candidates, {MAX_CANDIDATES} can be labeled"
                 )
             return [(0.0, unit) for unit in state.pool if unit.text not in used]
         ranked = await rank(self.query(state.question, chain), state.pool, attrgetter("text"))

@@ -1,4 +1,4 @@
-"""Labelled examples for in-context learning: documents with their triples, questions with their chains or thoughts.
+"""Labeled examples for in-context learning: documents with their triples, questions with their chains or thoughts.
 
 `kgqa.datasets.demonstrations` reads them from files. Triples of documents and chains are the text that prompts show.
 """
@@ -35,7 +35,7 @@ class DocumentDemonstration:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """One step of a labelled chain: the candidates, and the one that continues the chain."""
+    """One step of a labeled chain: the candidates, and the one that continues the chain."""
 
     candidates: tuple[str, ...]
     choice: int | None  # None: the chain is complete

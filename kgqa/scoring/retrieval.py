@@ -146,7 +146,7 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool) -> R
     Raises ValueError: no rows.
     """
     if not rows:
-        raise ValueError("no questions to summarise")
+        raise ValueError("no questions to summarize")
     leaves = [row.leaf_ranks for row in rows if row.leaf_ranks is not None]
     known = [row.has_entities for row in rows]
     ranks, pages = [row.gold_ranks for row in rows], [row.page_ranks for row in rows]

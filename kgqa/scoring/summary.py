@@ -42,7 +42,7 @@ def summarise(rows: Sequence[ScoredQuestion]) -> ScoreSummary:
     Raises ValueError: no rows, or rows of several profiles.
     """
     if not rows:
-        raise ValueError("no questions to summarise")
+        raise ValueError("no questions to summarize")
     profiles = {row.profile for row in rows}
     if len(profiles) > 1:
         raise ValueError(f"one run is scored by one profile, not by {', '.join(sorted(profiles))}")

@@ -71,7 +71,7 @@ def describe_access() -> str:
         return "unset HF_HUB_OFFLINE"
     if not is_reachable():
         return "the hub cannot be reached from this machine, connect it"
-    return "the hub denies access, check the name, accept the licence on the hub, and set HF_TOKEN"
+    return "the hub denies access, check the name, accept the license on the hub, and set HF_TOKEN"
 
 
 def find_weights(name: str, patterns: Sequence[str], *, local: bool) -> Path | None:

@@ -46,7 +46,7 @@ CAN = {
     "run": "with the models and data named",
     "needs training": "after its model is trained",
     "model retired": "with another model instead of the retired one",
-    "human": "no: human judgements",
+    "human": "no: human judgments",
     "quoted": "no: figures of another paper",
     "not built": "not yet",
 }

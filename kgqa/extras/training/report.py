@@ -46,13 +46,13 @@ def card_sections(trained: Trained) -> list[Section]:
     use = USE[trained.kind].format(name=trained.name, base=trained.base, folder="FOLDER")
     rows = (
         ("base", f"{trained.base} (sha256 {trained.base_sha256[:12]})"),
-        ("licence of the base", trained.base_licence or "unknown: see the source"),
-        ("licences of the data", ", ".join(trained.examples.licences) or "unknown"),
+        ("license of the base", trained.base_licence or "unknown: see the source"),
+        ("licenses of the data", ", ".join(trained.examples.licences) or "unknown"),
         ("made of", ", ".join(trained.examples.made_of) or "a file of texts"),
         ("use", f"`{use}`"),
         ("command", f"`{' '.join(trained.command)}`"),
     )
-    text = f"A {trained.title} that kgqa has trained. If you pass it on, these licences apply."
+    text = f"A {trained.title} that kgqa has trained. If you pass it on, these licenses apply."
     return [Section("", (), rows, (text,)), *training_sections(trained)]
 
 
