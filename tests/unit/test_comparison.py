@@ -112,6 +112,19 @@ def test_mcnemar_equals_statsmodels(wins: int, losses: int, p: float) -> None:
     assert mcnemar(wins, losses) == pytest.approx(p, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("wins", "losses", "is_significant"),
+    [pytest.param(11, 3, False, id="p 0.057"), pytest.param(12, 3, True, id="p 0.035")],
+)
+def test_difference_is_significant_below_5_percent(
+    wins: int, losses: int, is_significant: bool
+) -> None:
+    first = [1.0] * wins + [0.0] * losses
+    second = [0.0] * wins + [1.0] * losses
+    difference = compare({"EM": {"A": first, "B": second}}, seed=0)[0]
+    assert difference.significant is is_significant
+
+
 def test_holm_equals_statsmodels() -> None:
     # stats.multitest.multipletests(method="holm")
     assert holm([0.01, 0.04, 0.03, 0.005, 0.2, 0.6]) == pytest.approx(

@@ -88,6 +88,14 @@ def test_rogan_gladen_by_hand() -> None:
     assert estimate.mean == pytest.approx(100 * 0.4 / 0.7, abs=0.1)
 
 
+def test_interval_by_rates_is_lang_and_reiczigels() -> None:
+    # written again from the formulas of their paper (2014), with labels of 40 right and 60 wrong answers
+    estimate = correct_by_rates(120, 400, Table(36, 6, 4, 54))
+    assert (estimate.mean, estimate.low, estimate.high) == pytest.approx(
+        (24.60770014, 13.96440605, 34.32375663)
+    )
+
+
 @pytest.mark.parametrize("labels", [Table(10, 10, 10, 10), Table(10, 0, 5, 0), Table(2, 1, 1, 2)])
 def test_judge_without_skill_corrects_no_score(labels: Table) -> None:
     assert correct_by_rates(50, 100, labels).mean is None
