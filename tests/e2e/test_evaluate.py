@@ -14,7 +14,7 @@ import pytest
 
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import read_trace
-from kgqa.errors import TrackerError
+from kgqa.errors import EngineError, TrackerError
 from kgqa.report.exports import trec_column
 from kgqa.report.questions import call_rows, prediction_rows, write_jsonl
 from kgqa.util.optional_deps import install_command
@@ -22,6 +22,7 @@ from tests.e2e.conftest import (
     DEMO,
     QUICK,
     Kgqa,
+    before_each_call,
     lines_of,
     refused,
     write_file,
@@ -501,6 +502,19 @@ def test_trec_files_give_the_runs_own_recall(kgqa: Kgqa) -> None:
     assert recall == pytest.approx(
         {budget: score.mean for budget, score in retrieval.recall.items()}
     )
+
+
+def test_trec_export_names_failed_questions(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = EngineError("no reply")
+    before_each_call(
+        monkeypatch, lambda engine, call: error if "Who founded" in engine.render(call) else None
+    )
+    keys = ("method=golden", "limit=3", "max_failure_rate=1", "output_dir=one", *QUICK)
+    assert kgqa("run", *keys).code == 0
+    ran = kgqa("report", "one", "--format", "trec", "--out", "trec")
+    assert "answered 2 of 3" in ran.out
+    assert "failed questions have no line in run.trec" in ran.out
+    assert "3hop1__demo_03" not in Path("trec/run.trec").read_text("utf-8")
 
 
 def test_blanks_of_ids_are_escaped_for_trec() -> None:
