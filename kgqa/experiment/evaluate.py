@@ -102,17 +102,19 @@ def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
     Raises DataError if it is not the folder of a finished run, or its files do not fit together.
     """
     file = folder / PREDICTIONS
-    if not file.is_file():
+    # the metrics are written last, so a rerun that was killed has none
+    for name in (PREDICTIONS, METRICS):
+        if (folder / name).is_file():
+            continue
         if (folder / IDENTITY).is_file():
             raise DataError(
-                f"{folder}: the run is not finished (no {PREDICTIONS}). Run its command again to finish it"
+                f"{folder}: the run is not finished (no {name}). Run its command again to finish it"
             )
         raise DataError(
-            f"{folder}: not the folder of a run (missing: {PREDICTIONS}). Name the folder that kgqa run printed"
+            f"{folder}: not the folder of a run (missing: {name}). Name the folder that kgqa run printed"
         )
-    config = load_run_config(folder)
-    metrics = Metrics.read(folder) if (folder / METRICS).is_file() else None
-    if metrics and not metrics.score("em").n:
+    config, metrics = load_run_config(folder), Metrics.read(folder)
+    if not metrics.score("em").n:
         if metrics.failed == metrics.questions:
             raise DataError(f"{folder}: every question of this run failed. Run its command again")
         raise DataError(f"{folder}: this run only retrieved passages. Its scores are in {METRICS}")
@@ -120,9 +122,8 @@ def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
     profile = profile or config.get("scoring") or config["dataset"]["profile"]
     questions = tuple(_read_questions(folder, predictions))
     check_hash(folder, PREDICTIONS)
-    lacking = metrics.missing_golds if metrics else None
     return AnsweredQuestions(
-        str(folder), questions, predictions, str(profile), config, lacking, folder
+        str(folder), questions, predictions, str(profile), config, metrics.missing_golds, folder
     )
 
 

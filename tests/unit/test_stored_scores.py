@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from kgqa.artifacts.evaluation import EVALUATION, Evaluation, read_evaluation
-from kgqa.artifacts.manifest import MANIFEST
+from kgqa.artifacts.manifest import MANIFEST, Manifest
 from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.run import SETTINGS, FinishedRun, RunEntry, run_json
@@ -226,6 +226,18 @@ def test_folder_without_manifest_is_one_line(
     (bad / MANIFEST).unlink()
     assert main([*command.split(), str(bad)]) == 2
     assert f"{bad / MANIFEST}: no such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["evaluate", COMPARE, "explain"])
+def test_run_killed_before_its_metrics_is_one_line(
+    bad: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A kill or a full disk leaves complete answers, maybe with the trace of an earlier run."""
+    (bad / METRICS).unlink()
+    manifest = Manifest.read(bad).replace(files=None)
+    (bad / MANIFEST).write_text(json.dumps(manifest.json()), encoding="utf-8")
+    assert main([*command.split(), str(bad)]) == 2
+    assert f"{bad}: the run is not finished (no metrics.json)" in capsys.readouterr().err
 
 
 def test_list_shows_no_score_without_manifest(root: Path, bad: Path) -> None:
