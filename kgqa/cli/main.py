@@ -11,10 +11,12 @@ from contextlib import suppress
 from kgqa.cli.commands import find_command, help_of
 from kgqa.errors import EngineError, StorageError, UsageError, notes
 from kgqa.util.redaction import redact
-from kgqa.util.text import escape_control, one_line, protect_streams
+from kgqa.util.text import escape_control, one_line, protect_streams, shorten
 
 # imports and a configuration are many objects that stay: Python's 700 slows down the start
 GC_THRESHOLD = 50_000
+# characters of a message, which can contain a value of a file
+LONGEST = 5_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -73,7 +75,8 @@ def _run(arguments: Sequence[str]) -> int:
 def _report(code: int, *messages: str) -> int:
     """Print messages to stderr, one line each, and return the exit code."""
     for message in messages:
-        print(f"kgqa: {one_line(redact(message))}", file=sys.stderr)
+        line = shorten(one_line(redact(message)), LONGEST)
+        print(f"kgqa: {line}", file=sys.stderr)
     return code
 
 

@@ -26,6 +26,7 @@ from kgqa.scoring.corrected import (
 from kgqa.scoring.questions import ScoredQuestion
 from kgqa.util.digests import text_digest
 from kgqa.util.fs import read_small_text
+from kgqa.util.text import shorten
 
 VALUES = {
     **dict.fromkeys(("1", "true", "yes", RIGHT), True),
@@ -33,6 +34,8 @@ VALUES = {
 }
 LENGTHS = ((1, 2), (3, 5), (6, 15), (16, None))  # words of an answer
 SHEET = ("run", "question_id", "question", "gold", "answer", "correct")
+# characters of a wrong value in a message
+MAX_SHOWN = 100
 _COLUMNS = ("question_id", "run", "answer")
 # whether the answer is right, by question
 Labels = Mapping[str, bool]
@@ -91,14 +94,16 @@ def read_labels(file: Path) -> list[Label]:
         with io.StringIO(read_small_text(file), newline="") as source:
             reader = csv.DictReader(source)
             if not {"question_id", "correct"} <= set(reader.fieldnames or ()):
+                columns = shorten(", ".join(reader.fieldnames or ()), MAX_SHOWN)
                 raise DataError(
-                    f"{file}:1: expected the columns question_id and correct, found {reader.fieldnames}"
+                    f"{file}:1: expected the columns question_id and correct, found: {columns}"
                 )
             for row in reader:
                 value, place = (row["correct"] or "").strip(), f"{file}:{reader.line_num}"
                 if value and value.casefold() not in VALUES:
                     raise DataError(
-                        f"{place}: correct={value}: expected 1 or 0, or an empty cell if there is no label"
+                        f"{place}: correct={shorten(value, MAX_SHOWN)}: expected 1 or 0, "
+                        "or an empty cell if there is no label"
                     )
                 if value:
                     key, run, answer = (unquote_formula(row.get(name) or "") for name in _COLUMNS)

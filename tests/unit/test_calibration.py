@@ -59,6 +59,13 @@ def test_broken_file_of_labels_is_rejected(tmp_path: Path, text: str, message: s
         read_labels(write(tmp_path, text))
 
 
+@pytest.mark.parametrize("text", ["{}", "question_id,correct\nq0,{}\n"], ids=["header", "value"])
+def test_message_of_a_long_value_is_short(tmp_path: Path, text: str) -> None:
+    with pytest.raises(DataError) as raised:
+        read_labels(write(tmp_path, text.format("x" * 10_000)))
+    assert len(str(raised.value)) < 500 + len(str(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
