@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from kgqa.artifacts.evaluation import EVALUATION, Evaluation, read_evaluation
 from kgqa.artifacts.examples import read_examples
@@ -33,6 +34,7 @@ from kgqa.engines.batches import BatchNotes
 from kgqa.engines.scripted import _read as read_rules
 from kgqa.experiment.calibration import read_labels
 from kgqa.experiment.prediction_files import read_predictions
+from kgqa.extras.viewer.table import read_rows
 from kgqa.kg.exchange import IMPORT_FORMATS, read_passages
 from kgqa.retrieval.dense import PROGRESS, _read_progress
 from kgqa.retrieval.vector_store import VectorStore
@@ -167,6 +169,48 @@ def test_any_heartbeat_is_read_or_ignored(change: Change) -> None:
         (folder / ".running/x.json").write_bytes(change(json.dumps(BEAT).encode()))
         for beat in read_heartbeats(folder):
             beat.describe()
+
+
+ROOT_FILES = {
+    "d/m/x/bad/metrics.json": saved("trace/metrics.json"),
+    "d/m/x/bad/settings.json": saved("trace/settings.json"),
+    "d/m/x/bad/manifest.json": saved("trace/manifest.json"),
+    "sweeps/s/sweep.json": saved("sweep/sweep.json"),
+    "sweeps/s/cells/000.json": saved("sweep/cells/000.json"),
+    ".running/x.json": json.dumps({**BEAT, "updated": 9e9}),
+}
+
+
+def make_root(root: Path) -> None:
+    """Make a folder of two runs, a sweep and work in progress."""
+    for name in ("bad", "good"):
+        shutil.copytree(SAVED / "trace", root / "d/m/x" / name)
+    shutil.copytree(SAVED / "sweep", root / "sweeps/s")
+    (root / ".running").mkdir()
+    (root / ".running/x.json").write_text(ROOT_FILES[".running/x.json"], encoding="utf-8")
+
+
+@FUZZ
+@given(change=CHANGES, name=st.sampled_from([*ROOT_FILES]))
+def test_any_damage_stops_only_its_own_row(change: Change, name: str) -> None:
+    with temporary_folder() as folder:
+        make_root(folder / "outputs")
+        (folder / "outputs" / name).write_bytes(change(ROOT_FILES[name].encode()))
+        rows = {row.key: row for row in read_rows(folder / "outputs")}
+        assert rows["d/m/x/good"].figures
+        assert not rows["d/m/x/good"].trouble
+
+
+@pytest.mark.parametrize("place", ["a\0b", "outputs/.running/loop"], ids=["null", "loop"])
+@pytest.mark.parametrize("name", [".running/x.json", "sweeps/s/cells/000.json"])
+def test_wrong_path_in_a_file_stops_no_list(place: str, name: str, tmp_path: Path) -> None:
+    root = tmp_path / "outputs"
+    make_root(root)
+    (root / ".running/loop").symlink_to("loop")
+    record = json.loads((root / name).read_text("utf-8"))
+    key = "folder" if "folder" in record else "run"
+    (root / name).write_text(json.dumps({**record, key: place, "status": "done"}), encoding="utf-8")
+    assert "d/m/x/good" in {row.key for row in read_rows(root)}
 
 
 EVENTS = json_lines(

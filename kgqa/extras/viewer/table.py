@@ -166,9 +166,13 @@ def _read_sweep(entry: RunEntry, root: Path) -> Row:
 def _locate(saved: str, root: Path) -> Path:
     """Return the folder that a saved path names. Paths below outputs/ are below the root."""
     path = Path(saved)
-    return (
-        root.joinpath(*path.parts[1:]) if path.parts[:1] == (outputs().name,) else path
-    ).resolve()
+    if path.parts[:1] == (outputs().name,):
+        path = root.joinpath(*path.parts[1:])
+    try:
+        return path.resolve()
+    except (OSError, ValueError, RuntimeError):
+        # a loop of links, or a null character in a damaged file
+        return path.absolute()
 
 
 def columns_of(rows: Sequence[Row]) -> list[str]:
