@@ -103,6 +103,13 @@ def test_differences_of_f1_are_covered(n: int, equal: float, shift: float) -> No
     assert 0.93 <= np.mean(covered) <= 0.97
 
 
+def test_interval_of_graded_differences_by_hand() -> None:
+    # the variance is that of the shares (1 + d) / 2 with a tenth of one further 0 and 1
+    differences = [0.5, 0.25, -0.25, 0.0, 0.0, 1 / 3, -0.5, 0.75, 0.0, 0.2] * 3
+    expected = (0.001624783823, 0.250986188696)
+    assert difference_interval(differences) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("n", [40, 80])
 @pytest.mark.parametrize(
     ("better", "worse"), [(0.05, 0.05), (0.1, 0.02), (0.1, 0.1), (0.2, 0.1), (0.3, 0.2)]

@@ -407,22 +407,7 @@ def test_questions_without_entities_are_counted(
     assert summarise_retrieval(rows, ranked=True).without_entities == count
 
 
-@pytest.mark.parametrize(
-    ("ranks", "share", "has_all", "reciprocal"),
-    [
-        pytest.param((1, 15), 1.0, 1.0, 1.0, id="both within the budget"),
-        pytest.param((2, 16), 0.5, 0.0, 0.5, id="one beyond the budget"),
-        pytest.param((None, 4, None), 1 / 3, 0.0, 0.25, id="one of three"),
-        pytest.param((None,), 0.0, 0.0, 0.0, id="not retrieved"),
-        pytest.param((), None, None, None, id="no gold passages"),
-    ],
-)
-def test_scores_of_ranks_by_hand(
-    ranks: tuple[int | None, ...],
-    share: float | None,
-    has_all: float | None,
-    reciprocal: float | None,
-) -> None:
-    assert recall(ranks, 15) == share
-    assert all_gold(ranks, 15) == has_all
-    assert reciprocal_rank(ranks) == reciprocal
+def test_fixed_budget_is_15_passages() -> None:
+    """IRCoT compares retrievers by it."""
+    rows = [retrieved("a", places=(15,)), retrieved("b", places=(16,))]
+    assert summarise_retrieval(rows, ranked=True).fixed_budget_recall == 50
