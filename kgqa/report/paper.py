@@ -13,6 +13,7 @@ from kgqa.artifacts.metrics import UNDEFINED, Estimate
 from kgqa.artifacts.run import SWEEP, FinishedRun
 from kgqa.artifacts.sweep import REPEAT, SET, Cell, Sweep
 from kgqa.config.overrides import override_values
+from kgqa.config.run_keys import RunSettings
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.report.columns import name_by_settings
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
@@ -20,28 +21,25 @@ from kgqa.report.shares import RunShares, Shares, read_shares
 from kgqa.scoring.comparison import ALPHA, holm, permutation
 from kgqa.scoring.questions import METRICS
 from kgqa.scoring.repeats import compare_repeats, repeated_estimate
+from kgqa.util.settings import declared_fields
 from kgqa.util.text import pluralize
 
 BETTER, WORSE = "†", "‡"
 MEAN = "mean"
 DEFAULT_METRICS = ("em", "f1")
-# keys of commands, with those below them
-NOT_IN_ROWS = (
-    "limit",
-    "sample",
-    "run_name",
-    "output_dir",
+# keys of commands that change no answer, with those below them
+NOT_IN_ROWS = {
+    *(name for name, key in declared_fields(RunSettings).items() if key.marks and name != "roles"),
     "sweep",
     REPEAT,
     "repeats",
-    # what does not change an answer
     "budget",
     "hydra/launcher",
     "hydra",
     "judge",
     "server",
     "tracker",
-)
+}
 OF_DATASET = "dataset."
 # scores without an entry in METRICS
 OTHERS = {"judge": "judge", "corrected": "corrected"}
@@ -141,7 +139,7 @@ class PaperTable:
         row, dataset = max(places, key=lambda place: places[place])
         if places[row, dataset] > 1:
             raise ConfigError(
-                f"{places[row, dataset]} runs of {row} on {dataset}: what differs is not in their commands. "
+                f"{places[row, dataset]} runs of {row} on {dataset}: they differ in no setting that names a row. "
                 "Name only one of them"
             )
         for name in self.datasets:

@@ -77,6 +77,14 @@ def test_rows_of_sweeps_name_their_fixed_settings(kgqa: Kgqa) -> None:
     ]
 
 
+def test_settings_without_effect_name_no_row(kgqa: Kgqa) -> None:
+    for name, setting in (("one", "max_parallel_questions=1"), ("two", "ids=[3hop1__demo_03]")):
+        words = ("method=no_context", "limit=1", setting, f"output_dir={name}")
+        assert kgqa("run", *words, *QUICK).code == 0
+    ran = kgqa("report", "one", "two", "--table", "paper", "--format", "md")
+    refused(ran, "2 runs of no_context on demo")
+
+
 def test_judge_of_a_later_evaluation_has_a_column(kgqa: Kgqa, sweep: str) -> None:
     assert kgqa("evaluate", sweep, "judge=containment").code == 0
     ran = kgqa("report", sweep, "--table", "paper", "--format", "md", "metrics=judge")
