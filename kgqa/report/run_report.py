@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kgqa.artifacts.manifest import Manifest
+from kgqa.artifacts.manifest import Identity, Manifest
 from kgqa.artifacts.metrics import (
     LACKS,
     Costs,
@@ -26,7 +26,7 @@ from kgqa.artifacts.metrics import (
 )
 from kgqa.artifacts.predictions import run_predictions
 from kgqa.artifacts.run import IDENTITY, SCRIPTED, FinishedRun, list_runs
-from kgqa.artifacts.schema import read_json
+from kgqa.artifacts.schema import Artifact, read
 from kgqa.config.files import flatten
 from kgqa.datasets.verified import read_labels
 from kgqa.errors import DataError
@@ -248,8 +248,12 @@ def compare_verifications(run: FinishedRun) -> Iterator[Section]:
                 )
 
 
+class _Verified(Artifact):
+    dataset: Identity
+
+
 def _perturbation(folder: Path) -> Json:
-    return read_json(folder / IDENTITY)["dataset"].get("perturb")
+    return read(_Verified, folder / IDENTITY).dataset.get("perturb")
 
 
 def breakdown_sections(summary: ScoreSummary) -> list[Section]:

@@ -205,6 +205,18 @@ def test_list_is_matched_and_compared_with_a_model(kgqa: Kgqa, tmp_path: Path) -
     )
 
 
+@pytest.mark.parametrize("content", ["[]", "{}", '{"dataset": 5}', "["])
+def test_damaged_verification_is_skipped_in_reports(
+    kgqa: Kgqa, tmp_path: Path, content: str
+) -> None:
+    first = verify(kgqa, tmp_path, "limit=1", "run_name=first")
+    second = verify(kgqa, tmp_path, "limit=1", "run_name=second")
+    assert "Agreement with" in second.text("report.md")
+    (first.folder / "identity.json").write_text(content, encoding="utf-8")
+    assert kgqa("report", str(second.folder), "--format", "md").code == 0
+    assert "Agreement with" not in second.text("report.md")
+
+
 def test_undecided_questions_agree_with_nothing(kgqa: Kgqa, tmp_path: Path) -> None:
     assert verify(kgqa, tmp_path, "limit=1").code == 0
     undecided = kgqa("run", "method=verify", "engine=scripted", "limit=1")
