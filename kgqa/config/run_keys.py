@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,8 @@ Folder = Annotated[
     Validator("set the run's folder, or leave it out", bool),
     Validator(
         "a run needs its own folder. Name one in it",
-        lambda folder: Path(folder).resolve() not in (Path("/"), Path.home().resolve()),
+        # unlike `resolve`, it accepts a loop of links, which the disk then rejects
+        lambda folder: os.path.realpath(folder) not in ("/", os.path.realpath(Path.home())),
     ),
 ]
 

@@ -145,14 +145,20 @@ def match_labels(
     return matched
 
 
+def _is_same_folder(name: str, other: str) -> bool:
+    try:
+        return Path(name).resolve() == Path(other).resolve()
+    except (OSError, ValueError, RuntimeError):
+        # a null character or a loop of links
+        return False
+
+
 def _find_source(label: Label, names: Sequence[str]) -> str:
     if not label.run and len(names) > 1:
         raise DataError(
             f"{label.place}: of which run is this label? Add the column run, for example run={names[0]}"
         )
-    matches = [
-        name for name in names if not label.run or Path(name).resolve() == Path(label.run).resolve()
-    ]
+    matches = [name for name in names if not label.run or _is_same_folder(name, label.run)]
     if not matches:
         raise DataError(
             f"{label.place}: run={label.run}: not among the judged runs. Judge it in the same command"

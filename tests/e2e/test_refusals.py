@@ -151,3 +151,8 @@ def test_wrong_command_is_one_line_and_leaves_nothing(kgqa: Kgqa, line: str, mes
     )
     assert {file.name for file in left} <= {"log.jsonl", *collected}
     assert not Path("data").exists()
+
+
+def test_loop_of_links_as_a_folder_is_one_line(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    refused(kgqa("run", "method=golden", "limit=1", *QUICK, "output_dir=loop"), "loop: ")

@@ -71,6 +71,7 @@ def test_message_of_a_long_value_is_short(tmp_path: Path, text: str) -> None:
     [
         ("question_id,correct\nq0,1\n", "of which run is this label"),
         ("run,question_id,correct\nc,q0,1\n", "run=c: not among the judged runs"),
+        ("run,question_id,correct\na\0b,q0,1\n", "not among the judged runs"),
         ("run,question_id,correct\na,q9,1\n", "question q9: not a question of a"),
         ("run,question_id,correct\na,q0,1\na,q0,1\n", ":3: question q0 occurs twice"),
         (
@@ -78,7 +79,7 @@ def test_message_of_a_long_value_is_short(tmp_path: Path, text: str) -> None:
             "the label is of the answer 'Bergen', and a answers 'Oslo'",
         ),
     ],
-    ids=["no run", "other run", "other question", "repeated", "other answer"],
+    ids=["no run", "other run", "null character", "other question", "repeated", "other answer"],
 )
 def test_label_of_no_answer_is_rejected(tmp_path: Path, text: str, message: str) -> None:
     answers = {"a": scored("Oslo"), "b": scored("Bergen")}
