@@ -272,7 +272,7 @@ def test_missing_model_or_server_is_one_line(endpoint: Endpoint) -> None:
         encoder(endpoint).encode("passage", TEXTS)
     with pytest.raises(ConfigError, match=r"encoder\.model=null: name the model"):
         identity_of(encoder(endpoint, model=None))
-    with pytest.raises(ServerLost, match=r"Start the server, or set encoder\.base_url"):
+    with pytest.raises(ServerLost, match=r"Start the server, or correct encoder\.base_url"):
         encoder(endpoint, base_url="http://127.0.0.1:9/v1").encode("query", ["a"])
 
 

@@ -284,7 +284,8 @@ class Transport:
                         raise Failure(f"an answer of more than {most:,} bytes", "an endless answer")
                 return response.status, response.headers, bytes(body)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            remedy = f"Start the server, or set {self._group}.base_url."
+            key = "server=" if self._group == "engine" else f"{self._group}.base_url"
+            remedy = f"Start the server, or correct {key}."
             raise Failure(
                 f"no connection ({_reason(error)}). {remedy}", "no connection", is_own=False
             ) from error
