@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_type_hints
 
 from kgqa.config.files import Node
+from kgqa.config.foreign_names import KEYS
 from kgqa.config.overrides import override_values
 from kgqa.config.run_keys import DATASET_KEYS
 from kgqa.config.targets import find_target, import_target
@@ -164,9 +165,8 @@ def check_keys(node: Mapping[str, Any], key: str, run_keys: Collection[str] = ()
 def _check_names(node: Mapping[str, Any], key: str, names: Collection[str]) -> None:
     for name, value in node.items():
         if name not in names and name != "_target_":
-            raise ConfigError(
-                f"{key}.{name}={value}: unknown key. {nearest(name, names, f'{key}.')}"
-            )
+            hint = f"{KEYS[name]}." if name in KEYS else nearest(name, names, f"{key}.")
+            raise ConfigError(f"{key}.{name}={value}: unknown key. {hint}")
 
 
 def changing_settings(node: Mapping[str, Any], key: str, *, files: bool = False) -> dict[str, Json]:

@@ -338,6 +338,9 @@ def _check_run_keys(config: Mapping[str, Json], run_keys: Sequence[str], method:
 
 def _hint_at_key(key: str, config: Mapping[str, Json], roots: Collection[str]) -> str:
     """Return a hint for an unknown key: the same key of a component, another program's key, or the closest one."""
+    if "__" in key:
+        name = key.replace("__", ".")
+        return f"Write {name}=VALUE, in Python **{{'{name}': VALUE}}."
     groups = [group for group in group_names() if isinstance(config.get(group), Mapping)]
     owners = [f"{group}.{key}" for group in groups if key in config[group]]
     if owners and (key not in KEYS or f"method.{key}" in owners):
@@ -367,6 +370,11 @@ def _check_nodes(config: Mapping[str, Json], choices: Mapping[str, Json]) -> Non
             continue
         node = config.get(group)
         for key in ("_target_", *(DATASET_KEYS if group == "dataset" else ())):
+            if isinstance(node, str) and (preset := choices.get("experiment")):
+                raise ConfigError(
+                    f"{config_file('experiment', str(preset))}: {group}: {node}: choose it under defaults: "
+                    f"- override /{group}: {node}. See docs/OWN_CODE.md"
+                )
             if not isinstance(node, Mapping) or key not in node:
                 raise ConfigError(f"{config_file(group, name)}: no key {key}. See docs/OWN_CODE.md")
 

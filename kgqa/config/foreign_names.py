@@ -19,6 +19,8 @@ NAMES: dict[tuple[str, str], str] = {
     ("dataset", "2wikimultihop"): "2wiki",
     ("dataset", "2wikimultihopqa"): "2wiki",
     ("dataset", "naturalquestions"): "nq",
+    ("engine", "hf"): "transformers",
+    ("engine", "huggingface"): "transformers",
     ("retriever", "hipporag2"): "hipporag",
     ("retriever", "openai"): "text_embedding_3_small",
 }
@@ -42,6 +44,10 @@ REMEDIES: dict[tuple[str, str], str] = {
     ): "LightRAG is a retriever. Use it with a method: method=retrieve_read retriever=lightrag",
     ("method", "tracetriple"): "Use method=trace",
     ("method", "tracedoc"): "Use method=trace method.context=documents",
+    (
+        "retriever",
+        "faiss",
+    ): "FAISS searches the vectors of an encoder: retriever=dense retriever.backend=hnsw",
     ("engine", "litellm"): "Use the address of the proxy: server=http://127.0.0.1:4000",
     ("engine", "lmstudio"): "Use the address of the server: server=http://127.0.0.1:1234/v1",
     ("engine", "ollama"): "Use the address of the server: server=http://127.0.0.1:11434 model=NAME",
@@ -57,6 +63,7 @@ _METRIC = "Every run measures all metrics, also those of conf/metric/. Remove th
 KEYS: dict[str, str] = {
     **dict.fromkeys(("exp_name", "name", "run_id", "tag", "tags"), _NAME),
     "metric": _METRIC, "metrics": _METRIC,
+    "prompt": "To change a prompt, copy it: kgqa new prompt METHOD/NAME, e.g. kgqa new prompt trace/select",
     "api_base": _SERVER, "base_url": _SERVER, "host": _SERVER, "url": _SERVER,
     "api_key": "Put the key into the environment variable OPENAI_API_KEY, or name another one: engine.api_key_env=NAME",
     "temperature": _GREEDY, "top_p": _GREEDY,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from kgqa.datasets.schema import Gold, parse_record
 from kgqa.errors import ConfigError
@@ -32,8 +32,11 @@ class InMemoryDataset:
     @classmethod
     def of(cls, question: str, passages: Iterable[tuple[str, str]]) -> InMemoryDataset:
         """Return one question with titled texts, and no gold answer; raise a ConfigError if either is empty."""
+        pairs: list[Any] = list(passages)
+        if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
+            raise ConfigError("passages: expected pairs of title and text: [(title, text), …]")
         texts = dict.fromkeys(
-            Passage.of(title.strip(), text.strip()) for title, text in passages if text.strip()
+            Passage.of(title.strip(), text.strip()) for title, text in pairs if text.strip()
         )
         if not question.strip() or not texts:
             raise ConfigError(

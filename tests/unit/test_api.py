@@ -120,6 +120,11 @@ def test_a_question_is_answered_over_ones_own_passages() -> None:
         ),
         pytest.param(lambda: kgqa.ask(" ", MILL), "a question and a passage", id="empty question"),
         pytest.param(
+            lambda: kgqa.ask("Who?", "a text"),  # type: ignore[arg-type]
+            r"expected pairs of title and text",
+            id="text",
+        ),
+        pytest.param(
             lambda: kgqa.ask("Who?", [("Title", "")]),
             "a question and a passage",
             id="empty passage",

@@ -364,6 +364,11 @@ def test_valid_key_with_plus_is_accepted() -> None:
     [
         pytest.param("limitt: 3", "limitt=3: unknown key. Did you mean limit", id="limitt 3"),
         pytest.param(
+            "method: trace",
+            "method: trace: choose it under defaults: - override /method: trace",
+            id="method trace",
+        ),
+        pytest.param(
             "method: {baem: 3}",
             "method.baem=3: unknown key. Did you mean method.beam",
             id="method baem 3",
