@@ -199,14 +199,14 @@ class BatchQueue:
 
     async def _find_waves(self, requests: Mapping[str, Json]) -> list[tuple[Wave, frozenset[str]]]:
         """Return the earlier batches that contain some of the requests, each with the ids of these."""
-        known = self.notes.read()
-        waves = {known[name].name: known[name] for name in requests if name in known}
+        notes = self.notes.read()
+        waves = {notes[name].name: notes[name] for name in requests if name in notes}
         for wave in waves.values():
             if not wave.batch and (batch := await self.api.find(wave.name, wave.ids, wave.since)):
                 wave.batch = batch
                 self.notes.add(wave, batch=batch)
         return [
-            (wave, frozenset(name for name in requests if known.get(name) is wave))
+            (wave, frozenset(name for name in requests if notes.get(name) is wave))
             for wave in waves.values()
             if wave.batch
         ]

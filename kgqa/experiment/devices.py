@@ -114,8 +114,8 @@ def _list_visible() -> tuple[int | str, ...]:
     if named is None:
         return tuple(range(len(list_gpus())))
     names = filter(None, map(str.strip, named.split(",")))
-    seen = takewhile(lambda name: name != "-1", names)
-    return tuple(int(name) if name.isdigit() else name for name in seen)
+    visible = takewhile(lambda name: name != "-1", names)
+    return tuple(int(name) if name.isdigit() else name for name in visible)
 
 
 def _set_devices(node: Config, devices: Sequence[str]) -> dict[str, Json]:

@@ -111,8 +111,8 @@ Models = list[tuple[str, list[str]]]
 
 def _leave_out(devices: Devices, roles: RoleNodes) -> Devices:
     """Return the GPUs without those that `devices` gives to other models of the run."""
-    taken = {name for binding in roles.values() for name in binding.engine.get("devices") or ()}
-    free = [place for place, name in enumerate(devices.names) if name not in taken]
+    occupied = {name for binding in roles.values() for name in binding.engine.get("devices") or ()}
+    free = [place for place, name in enumerate(devices.names) if name not in occupied]
     return replace(
         devices,
         names=tuple(devices.names[place] for place in free),

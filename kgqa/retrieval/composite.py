@@ -40,12 +40,12 @@ class Composite(IndexedRetriever):
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Build one part after the other. A passage counts as indexed when all parts have it."""
-        parts, done = self._parts(), 0
+        parts, steps = self._parts(), 0
 
         def advance_by_share(count: int) -> None:
-            nonlocal done
-            before, done = done // len(parts), done + count
-            advance(done // len(parts) - before)
+            nonlocal steps
+            before, steps = steps // len(parts), steps + count
+            advance(steps // len(parts) - before)
 
         for name, part in parts.items():
             with explain_storage_errors(folder / name):

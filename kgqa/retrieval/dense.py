@@ -169,13 +169,13 @@ class Dense:
             else partial(by_kind, "passage")
         )
         settings = self.vector_settings(count)
-        done = _read_progress(folder, settings)
-        vectors = _open_partial(folder, count) if done else None
-        done = 0 if vectors is None else min(done, count)
-        advance(done)
+        position = _read_progress(folder, settings)
+        vectors = _open_partial(folder, count) if position else None
+        position = 0 if vectors is None else min(position, count)
+        advance(position)
         if vectors is not None:
             self.check_encoder(passages[0], vectors[0], folder)
-        for start in range(done, count, SHARD):
+        for start in range(position, count, SHARD):
             texts = [self.text(passage) for passage in passages[start : start + SHARD]]
             rows = _encode(texts, encode, advance)
             with explain_storage_errors(folder / VECTORS):
@@ -495,9 +495,9 @@ def _encode(
     return rows
 
 
-def save_progress(folder: Path, settings: JsonObject, done: int) -> None:
-    """Note that the first `done` vectors are in the file. `Dense.build` continues after them."""
-    replace_file(folder / PROGRESS, json.dumps({"settings": settings, "done": done}), AGAIN)
+def save_progress(folder: Path, settings: JsonObject, count: int) -> None:
+    """Note that the first `count` vectors are in the file. `Dense.build` continues after them."""
+    replace_file(folder / PROGRESS, json.dumps({"settings": settings, "done": count}), AGAIN)
 
 
 class _Progress(Artifact):
