@@ -119,9 +119,10 @@ def nearest(name: str, choices: Iterable[str], prefix: str = "") -> str:
         return f"Did you mean {prefix}{spelled[name.casefold()]}?"
     start = _plain(name)
     longer = [each for each in spelled if start and _plain(each).startswith(start)]
+    shorter = [each for each in spelled if len(each) > 2 and start.startswith(_plain(each))]
     # below this similarity, words have only a few letters in common
-    close = get_close_matches(name.casefold(), spelled, n=3, cutoff=0.6)
-    listed = [f"{prefix}{spelled[each]}" for each in dict.fromkeys((*longer, *close))][:3]
+    close = get_close_matches(name.casefold(), spelled, n=3, cutoff=0.65)
+    listed = [f"{prefix}{spelled[each]}" for each in dict.fromkeys((*longer, *shorter, *close))][:3]
     if listed:
         return f"Did you mean {' or '.join(listed)}?"
     return f"Choose from: {', '.join(f'{prefix}{each}' for each in options)}."

@@ -73,6 +73,9 @@ _CATALOG = "Use kgqa run --help, which lists methods, datasets and models"
 # commands of other programs
 OTHER_WORDS = {
     "version": "Use kgqa --version",
+    "cache clear": "Use kgqa cache prune --yes",
+    "judge": "Use kgqa evaluate RUN judge=NAME, or judge=NAME with kgqa run",
+    "models download": "The first run downloads the weights: model=OWNER/NAME",
     "export …": "To export a run: kgqa report RUN --format csv",
     "sweep": "Use kgqa run -m with lists of values, such as method=trace,ircot",
     "list": _CATALOG,

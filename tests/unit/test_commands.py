@@ -122,6 +122,16 @@ def test_long_values_and_folders_named_like_keys(
             "models all", "models all: no such command. Choose from: trained", id="models all"
         ),
         pytest.param(
+            "judge last",
+            "judge: no such command. Use kgqa evaluate RUN judge=NAME, or judge=NAME with kgqa run",
+            id="judge last",
+        ),
+        pytest.param(
+            "cache clear",
+            "cache clear: no such command. Use kgqa cache prune --yes",
+            id="cache clear",
+        ),
+        pytest.param(
             "export last",
             "export last: no such command. To export a run: kgqa report RUN --format csv",
             id="export last",

@@ -59,6 +59,7 @@ def test_spelling_of_a_paper_is_understood(word: str, name: str) -> None:
         ("prompt=short", "kgqa new prompt METHOD/NAME"),
         ("model.temperature=0.2", "kgqa generates greedily"),
         ("method__beam=3", "Write method.beam=VALUE, in Python **{'method.beam': VALUE}"),
+        ("dataset=msmarco", "no such dataset. Choose from: "),
         ("tags=x", "run_name=NAME names the folder of a run"),
         ("metric=em", "Every run measures all metrics"),
         ("method=trace method.beam_size=3", "Did you mean method.beam?"),
