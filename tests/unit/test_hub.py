@@ -167,7 +167,7 @@ def test_a_refusal_of_the_hub_says_what_to_do(tmp_path: Path) -> None:
     assert [line.partition(" (")[0] for line in refused] == [
         f"model={name}: not available from the hub" for name in names
     ]
-    fix = "check the name, accept the licence on the hub, and set HF_TOKEN, or name a folder"
+    fix = "check the name, accept the license on the hub, and set HF_TOKEN, or name a folder"
     assert [line for line in refused if fix not in line] == []
     assert "unset HF_HUB_OFFLINE, or name a folder" in first
     assert "unset HF_HUB_OFFLINE, or name a folder" in second
