@@ -17,6 +17,8 @@ from kgqa.util.text import escape_control, one_line, protect_streams, shorten
 GC_THRESHOLD = 50_000
 # characters of a message, which can contain a value of a file
 LONGEST = 5_000
+# of them at the end, where the reason and the remedy are
+END = 200
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,7 +77,7 @@ def _run(arguments: Sequence[str]) -> int:
 def _report(code: int, *messages: str) -> int:
     """Print messages to stderr, one line each, and return the exit code."""
     for message in messages:
-        line = shorten(one_line(redact(message)), LONGEST)
+        line = shorten(one_line(redact(message)), LONGEST, END)
         print(f"kgqa: {line}", file=sys.stderr)
     return code
 

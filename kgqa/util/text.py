@@ -30,10 +30,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
 
 
-def shorten(text: str, most: int) -> str:
-    """Return the text, or its first `most` characters with the number of the others."""
-    more = len(text) - most
-    return text if more <= 0 else f"{text[:most]}… ({more:,} more characters)"
+def shorten(text: str, most: int, end: int = 0) -> str:
+    """Return the text, or its first `most` and last `end` characters with the number of the others."""
+    more = len(text) - most - end
+    last = text[len(text) - end :]
+    return text if more <= 0 else f"{text[:most]}… ({more:,} more characters){last}"
 
 
 def find_words(text: str) -> list[str]:
