@@ -174,13 +174,15 @@ def test_first_line_of_real_llamacpp(
 def test_first_line_of_real_vllm(
     request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    vllm = pytest.importorskip("vllm", reason="vLLM has its own environment")
+    pytest.importorskip("vllm", reason="vLLM has its own environment")
     small: Small = request.getfixturevalue("small")
-    with serving(small.folder.locate()) as url:
+    # a busy machine needs minutes
+    with serving(small.folder.locate(), seconds=900) as url:
         capfd.readouterr()
         line = first_line(capfd, tmp_path, f"server={url}", "engine.api_key_env=NO_KEY")
-    expected = f"server: vLLM {vllm.__version__} at {url}, model {small.folder.locate()}, context 2,048 tokens"
-    assert line == expected
+    end = f" at {url}, model {small.folder.locate()}, context 2,048 tokens"
+    assert line.startswith("server: vLLM ")
+    assert line.endswith(end)
 
 
 @pytest.fixture(scope="module")
