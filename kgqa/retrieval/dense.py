@@ -500,7 +500,7 @@ def save_progress(folder: Path, settings: JsonObject, count: int) -> None:
     replace_file(folder / PROGRESS, json.dumps({"settings": settings, "done": count}), AGAIN)
 
 
-class _Progress(Artifact):
+class _EncodingProgress(Artifact):
     """The number of saved vectors of an unfinished index, and its settings."""
 
     done: Annotated[int, Field(ge=0, lt=2**63)]
@@ -510,7 +510,7 @@ class _Progress(Artifact):
 def _read_progress(folder: Path, settings: JsonObject) -> int:
     """Return the number of vectors that an interrupted build with these settings saved."""
     try:
-        progress = read(_Progress, folder / PROGRESS)
+        progress = read(_EncodingProgress, folder / PROGRESS)
     except DataError:
         return 0
     return progress.done if progress.settings == json.loads(json.dumps(settings)) else 0

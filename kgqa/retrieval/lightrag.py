@@ -21,10 +21,10 @@ from kgqa.retrieval.hipporag import EXTRACTOR, ROLE
 from kgqa.retrieval.lightrag_graph import (
     SCHEMA,
     Described,
+    DescribedEntity,
     DescribedGraph,
-    Entity,
-    Extraction,
-    Relation,
+    DescribedRelation,
+    DescribedTriples,
 )
 from kgqa.retrieval.search import LoadedPassages, OpenedIndex
 from kgqa.types import Json, JsonObject, Passage
@@ -52,7 +52,7 @@ FRAME = 50
 MERGED_TOKENS = 12_000
 HIGH, LOW = "high_level_keywords", "low_level_keywords"
 KEYWORD_SCHEMA = object_schema(**{key: {"type": "array", "items": TEXT} for key in (HIGH, LOW)})
-NONE = Extraction([], [])
+NONE = DescribedTriples([], [])
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class LightRag(Composite):
         Return the descriptions as passages if searches return them.
         """
 
-        async def extract(passage: Passage) -> Extraction | None:
+        async def extract(passage: Passage) -> DescribedTriples | None:
             extraction = await self._extract(passage)
             advance(1)
             return extraction
@@ -216,18 +216,18 @@ class LightRag(Composite):
                 (folder / GRAPH).write_bytes(encode_json({**stored, "counts": counts}))
         return added
 
-    async def _extract(self, passage: Passage) -> Extraction | None:
+    async def _extract(self, passage: Passage) -> DescribedTriples | None:
         """Return the descriptions of a passage, or None if the reply cannot be read."""
         prompt = render(EXTRACT, passage=passage)
         reply = await Generate(prompt, self.max_tokens, schema=SCHEMA, role=EXTRACTOR)
-        extraction = Extraction.read(reply.text)
+        extraction = DescribedTriples.read(reply.text)
         if extraction is None:
             return None
         for _ in range(self.gleanings):
             listed = json.dumps(extraction.json(), ensure_ascii=False)
             prompt = render(GLEAN, passage=passage, listed=listed)
             reply = await Generate(prompt, self.max_tokens, schema=SCHEMA, role=EXTRACTOR)
-            extraction = extraction.add(Extraction.read(reply.text) or NONE)
+            extraction = extraction.add(DescribedTriples.read(reply.text) or NONE)
         return extraction
 
     async def _merge(self, name: str, described: Described) -> None:
@@ -246,7 +246,7 @@ class LightRag(Composite):
 
     def _show(self, stored: dict[str, Json], passages: Sequence[Passage]) -> list[Passage]:
         """Return entities and relations as passages, and add their positions to the stored graph."""
-        shown = _Graph.of(stored).shown
+        shown = _IndexGraph.of(stored).shown
         positions = {passage.id: position for position, passage in enumerate(passages)}
         added = list[Passage]()
         for passage in shown:
@@ -260,7 +260,7 @@ class LightRag(Composite):
         """Embed passages, entities and relations. Raises ConfigError if no passage has an entity."""
         if not self.writer:
             triples = (self.triples.triples(passage) for passage in passages)
-            graph = DescribedGraph.of([Extraction.of_triples(each) for each in triples])
+            graph = DescribedGraph.of([DescribedTriples.of_triples(each) for each in triples])
             with explain_storage_errors(folder):
                 (folder / GRAPH).write_bytes(encode_json(graph.json()))
         stored = self.load(folder)
@@ -286,8 +286,8 @@ class LightRag(Composite):
         finders = {name: self.nodes.open(some, folder / name) for name, some in texts.items()}
         return OpenedIndex(self, passages, folder, finders)
 
-    def load(self, folder: Path) -> _Graph:
-        return _Graph.of(decode_json((folder / GRAPH).read_bytes()))
+    def load(self, folder: Path) -> _IndexGraph:
+        return _IndexGraph.of(decode_json((folder / GRAPH).read_bytes()))
 
     def measure(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
         """Return the numbers of passages without descriptions, and why. See `MeasuredRetriever`."""
@@ -330,7 +330,7 @@ class LightRag(Composite):
         passages: Any = index.finders[PASSAGES]
         if not (low or high):
             return list(passages.find([query])[0])
-        graph: _Graph = index.data
+        graph: _IndexGraph = index.data
         entities, relations = self._find_nodes(index, low, high)
 
         def choose(positions: set[int], count: int) -> list[int]:
@@ -361,7 +361,7 @@ class LightRag(Composite):
 
     def _find_nodes(self, index: OpenedIndex, low: str, high: str) -> tuple[list[int], list[int]]:
         """Return the numbers of the entities and of the relations of a search, the best first."""
-        graph: _Graph = index.data
+        graph: _IndexGraph = index.data
         # as in the released code, a mode without its keywords starts at the other ones
         from_entities = self.mode != "global" or not high
         from_relations = self.mode != "local" or not low
@@ -389,18 +389,18 @@ class LightRag(Composite):
 
 
 @dataclass(frozen=True)
-class _Graph:
+class _IndexGraph:
     """The stored graph. positions: of entities and then relations among the passages, if searches return them."""
 
-    entities: Sequence[Entity]
-    relations: Sequence[Relation]
+    entities: Sequence[DescribedEntity]
+    relations: Sequence[DescribedRelation]
     positions: Sequence[int]
 
     @classmethod
-    def of(cls, stored: Any) -> _Graph:
+    def of(cls, stored: Any) -> _IndexGraph:
         return cls(
-            [Entity(*each) for each in stored["entities"]],
-            [Relation(*each) for each in stored["relations"]],
+            [DescribedEntity(*each) for each in stored["entities"]],
+            [DescribedRelation(*each) for each in stored["relations"]],
             stored.get("positions", ()),
         )
 

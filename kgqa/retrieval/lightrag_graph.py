@@ -22,14 +22,14 @@ SCHEMA = object_schema(
 )
 
 
-class Extraction(NamedTuple):
+class DescribedTriples(NamedTuple):
     """The descriptions of a passage: (name, description), and (source, target, keywords, description)."""
 
     entities: list[list[str]]
     relations: list[list[str]]
 
     @classmethod
-    def read(cls, text: str) -> Extraction | None:
+    def read(cls, text: str) -> DescribedTriples | None:
         """Return the complete items of a reply. None: it is not in this form."""
         entities = read_list(text, "entities")
         if entities is None:
@@ -49,7 +49,7 @@ class Extraction(NamedTuple):
         )
 
     @classmethod
-    def of_triples(cls, triples: Sequence[Triple]) -> Extraction:
+    def of_triples(cls, triples: Sequence[Triple]) -> DescribedTriples:
         """Return an extraction with the triples as sentences. An entity is described by its first triple."""
         entities: dict[str, str] = {}
         relations = []
@@ -68,9 +68,9 @@ class Extraction(NamedTuple):
             "relationships": [dict(zip(RELATION, each, strict=True)) for each in self.relations],
         }
 
-    def add(self, more: Extraction) -> Extraction:
+    def add(self, more: DescribedTriples) -> DescribedTriples:
         """Return this with the items of a second look. Of two descriptions of one thing the longer one stays."""
-        return Extraction(
+        return DescribedTriples(
             _choose_longer(self.entities, more.entities, 1),
             _choose_longer(self.relations, more.relations, 2),
         )
@@ -142,7 +142,7 @@ class DescribedGraph:
     relations: Mapping[tuple[str, str], Described]
 
     @classmethod
-    def of(cls, extractions: Sequence[Extraction]) -> DescribedGraph:
+    def of(cls, extractions: Sequence[DescribedTriples]) -> DescribedGraph:
         """Return the graph of the extractions of all passages.
 
         As in the released code, an end of a relation that is no entity of the passage becomes one, with the relation's
@@ -192,7 +192,7 @@ class DescribedGraph:
         }
 
 
-class Entity(NamedTuple):
+class DescribedEntity(NamedTuple):
     """A stored entity."""
 
     name: str
@@ -205,7 +205,7 @@ class Entity(NamedTuple):
         return Passage.of(self.name, self.text)
 
 
-class Relation(NamedTuple):
+class DescribedRelation(NamedTuple):
     """A stored relation. The ends are numbers of entities."""
 
     one: int

@@ -19,7 +19,7 @@ from kgqa.protocols import Query
 from kgqa.retrieval.biencoder import Kind
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.lightrag import LightRag
-from kgqa.retrieval.lightrag_graph import DescribedGraph, Extraction
+from kgqa.retrieval.lightrag_graph import DescribedGraph, DescribedTriples
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Triple
 from tests.retrieval.conftest import built, find, retriever_of
@@ -39,16 +39,18 @@ PASSAGES = (
     Passage.of("Ida Ruhn", "She was born in the town of Ekelby."),
     Passage.of("Otto Brandel", "He was born in Vessin."),
 )
-DESCRIPTIONS: Sequence[Extraction] = (
-    Extraction(
+DESCRIPTIONS: Sequence[DescribedTriples] = (
+    DescribedTriples(
         [["Silver Harbour", "a film"], ["Ida Ruhn", "directed a film"]],
         [["Silver Harbour", "Ida Ruhn", "director, film", "who directed it"]],
     ),
-    Extraction(
+    DescribedTriples(
         [["Ida Ruhn", "comes from a town"], ["Ekelby", "a town"]],
         [["Ida Ruhn", "Ekelby", "birth", "where she was born"]],
     ),
-    Extraction([["Otto Brandel", "a painter"]], [["Vessin", "Otto Brandel", "birth", "a birth"]]),
+    DescribedTriples(
+        [["Otto Brandel", "a painter"]], [["Vessin", "Otto Brandel", "birth", "a birth"]]
+    ),
 )
 BIRTH = "Where was the director of Silver Harbour born?"
 
@@ -66,7 +68,7 @@ def describe(call: Call[Any]) -> Completion:
     assert call.role == "extractor"
     number = next(at for at, passage in enumerate(PASSAGES) if passage.text in str(call.prompt))
     gleaned = call.prompt.name == "lightrag/glean"
-    extraction = Extraction([], []) if gleaned else DESCRIPTIONS[number]
+    extraction = DescribedTriples([], []) if gleaned else DESCRIPTIONS[number]
     return Completion(json.dumps(extraction.json()))
 
 
@@ -177,8 +179,8 @@ def test_many_descriptions_are_merged(
 
 
 def test_second_look_adds_and_replaces_descriptions() -> None:
-    first = Extraction([["Ekelby", "a town"], ["Vessin", "a long text"]], [])
-    second = Extraction(
+    first = DescribedTriples([["Ekelby", "a town"], ["Vessin", "a long text"]], [])
+    second = DescribedTriples(
         [["Ekelby", "a town of slate"], ["Vessin", "short"], ["Tarn", "a river"]], []
     )
     assert first.add(second).entities == [
@@ -201,7 +203,7 @@ def test_second_look_adds_and_replaces_descriptions() -> None:
     ids=["quoted", "cut", "no names"],
 )
 def test_replies_are_read(reply: str, entities: list[list[str]]) -> None:
-    extraction = Extraction.read(reply)
+    extraction = DescribedTriples.read(reply)
     assert extraction is not None
     assert extraction.entities == entities
 
@@ -263,7 +265,7 @@ def test_triples_of_a_file_replace_descriptions(tmp_path: Path) -> None:
 
 def test_entity_is_described_by_its_first_triple() -> None:
     triples = [Triple("a", "is", "b"), Triple("b", "has", "c"), Triple("c", "is", "c")]
-    extraction = Extraction.of_triples(triples)
+    extraction = DescribedTriples.of_triples(triples)
     assert extraction.entities == [["a", "a is b"], ["b", "a is b"], ["c", "b has c"]]
     assert len(extraction.relations) == 2
 

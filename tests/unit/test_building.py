@@ -155,7 +155,7 @@ COUNTS = {
         pytest.param("method=retrieve_read", "titles", -1, "must be at least 0", id="titles"),
         pytest.param("method=safe", "max_retries", -1, "must not be negative", id="max_retries"),
         pytest.param(
-            "method=trace", "candidates", 728, "at most 727 can be labelled", id="candidates"
+            "method=trace", "candidates", 728, "at most 727 can be labeled", id="candidates"
         ),
         pytest.param(
             "method=trace", "min_probability", 1.0, "must be in [0, 1)", id="min_probability"

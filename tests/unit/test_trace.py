@@ -230,9 +230,7 @@ def test_without_ranker_all_triples_are_options() -> None:
     assert not world.of(Rank)
     assert read_selection(world.of(Choose)[0])[1] == [STOP, WROTE, HOME, YEAR, TOWN]
     graph = {**GRAPH, CEDAR.id: tuple(Triple(f"h{i}", "r", "t", CEDAR.id) for i in range(725))}
-    with pytest.raises(
-        DataError, match=r"method.ranker=false: 728 candidates, 727 can be labelled"
-    ):
+    with pytest.raises(DataError, match=r"method.ranker=false: 728 candidates, 727 can be labeled"):
         World(even, graph).answer(ranker=False)
 
 

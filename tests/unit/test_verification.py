@@ -207,7 +207,7 @@ def test_list_that_cannot_be_read_is_rejected(tmp_path: Path, content: bytes, me
 
 def test_folder_is_no_list(tmp_path: Path) -> None:
     with pytest.raises(
-        DataError, match=r"Is a directory\. Name a UTF-8 file with one question per line"
+        DataError, match=r"not a regular file\. Name a UTF-8 file with one question per line"
     ):
         load_flagged(str(tmp_path))
 
