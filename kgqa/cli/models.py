@@ -51,7 +51,8 @@ def _describe(preset: Preset) -> tuple[str, str, str]:
         "" if size is None else f"{size / GB:.1f} GB" if size >= GB / 10 else f"{size / 1e6:.0f} MB"
     )
     context = f"{preset.model.context:,}" if preset.model.context else ""
-    license_ = (preset.about.licence or "").partition(" of its base")[0].replace(" Community", "")
+    license_ = (preset.about.licence or "").partition(" of its base")[0]
+    license_ = license_.replace(" Community", "").replace(" License", "")
     return text.rjust(8), context.rjust(7), license_
 
 
