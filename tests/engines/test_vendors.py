@@ -334,7 +334,7 @@ def test_batch_of_claude_is_found_again(
         engine.submit(call, SimpleQueue[Any]().put)
     assert claude.submitted.wait(30)
     engine.close()
-    (notes,) = (tmp_path / "batches").iterdir()
+    (notes,) = (tmp_path / "batches").glob("*.jsonl")
     if not is_noted:
         notes.write_bytes(notes.read_bytes().splitlines(keepends=True)[0])
     claude.is_open.set()
