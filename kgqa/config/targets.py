@@ -7,7 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from kgqa.config.files import SECOND, config_files, flatten, groups, is_own, load_yaml
+from kgqa.config.files import (
+    SECOND,
+    config_files,
+    flatten,
+    groups,
+    is_own,
+    list_own_classes,
+    load_file,
+    load_yaml,
+)
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
 from kgqa.util.places import conf_folders, package_conf
@@ -62,6 +71,14 @@ def _read_targets(folders: Sequence[Path]) -> dict[str, set[str]]:
     return named
 
 
+def _list_own_targets() -> dict[str, set[str]]:
+    """Return the user's classes that are found by the names of their files, by group."""
+    return {
+        group: {str(load_file(group, name).get("_target_")) for name in names}
+        for group, names in list_own_classes().items()
+    }
+
+
 def _check_shipped(path: str, key: str, targets: Mapping[str, set[str]]) -> None:
     """Raise a ConfigError if no configuration file names this `_target_` for the group, or inside of a component."""
     group, inner, _ = key.partition(".")
@@ -78,7 +95,8 @@ def load_run_config(folder: Path) -> dict[str, Json]:
     """Return the configuration of a run's folder, which can be another person's.
 
     Raises:
-        DataError: it is not a run's configuration, or names a class that no file of conf/ names for its group.
+        DataError: it is not a run's configuration, or names a class that is not the user's own and that no file of
+            conf/ names for its group.
     """
     file = folder / "config.yaml"
     config = load_yaml(file)
@@ -88,6 +106,8 @@ def load_run_config(folder: Path) -> dict[str, Json]:
     ):
         raise DataError(f"{file}: not the configuration of a run. Run the run's command again")
     targets = {**_read_targets(conf_folders()), **UNNAMED_CLASSES}
+    for group, own in _list_own_targets().items():
+        targets[group] = targets.get(group, set()) | own
     try:
         for path, value in flatten(config).items():
             key, _, name = path.rpartition(".")

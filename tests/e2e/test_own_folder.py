@@ -59,6 +59,20 @@ def test_what_kgqa_new_writes_runs_and_passes_its_test(kgqa: Run, tmp_path: Path
     assert ended.returncode == 0, ended.stdout
 
 
+@pytest.mark.parametrize(
+    "choices", ["method=own_method", "method=retrieve_read retriever=own_retriever"]
+)
+def test_run_with_own_code_is_read_by_other_commands(kgqa: Run, choices: str) -> None:
+    group = choices.rpartition("own_")[2]
+    kgqa(f"new {group} own_{group}")
+    command = "run dataset=demo engine=scripted limit=2"
+    own = kgqa(f"{command} {choices}").splitlines()[-1]
+    other = kgqa(f"{command} method=no_context").splitlines()[-1]
+    assert "no difference shown" in kgqa(f"compare {own} {other}")
+    assert f"{own}: 2 questions" in kgqa(f"explain {own}")
+    assert "evaluation.json" in kgqa(f"evaluate {own} judge=em")
+
+
 def test_passages_of_an_own_dataset_are_searched(kgqa: Run, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("mine", encoding="utf-8")
     assert kgqa("new method mine") == "kgqa: mine.py: this file exists. Choose another name.\n"
