@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -27,10 +28,12 @@ from yaml import YAMLError
 
 from kgqa.config.building import check_keys, check_node, errors_name
 from kgqa.config.files import (
+    BASES,
     NAMED,
     OPTIONAL,
     SECOND,
     UNNAMED,
+    class_name,
     config_file,
     config_files,
     explain_yaml,
@@ -52,7 +55,7 @@ from kgqa.config.secrets import check_references, check_text, check_values
 from kgqa.config.short_forms import SERVER, expand_short_forms, model_slug
 from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json
-from kgqa.util.places import conf_folders, package_conf
+from kgqa.util.places import conf_folders, package_conf, user_folder
 
 # groups and names of the user's components in Hydra's store
 _stored: set[tuple[str, str]] = set()
@@ -297,9 +300,23 @@ def _hint_at_choice(group: str, name: str, choices: Collection[str]) -> str:
         return f"For a file in the form of MuSiQue: dataset=musique dataset.path={name}. {own}"
     if group == "dataset" and Path(name).is_dir():
         return f"For your own documents: dataset=folder dataset.path={name}"
+    module = user_folder() / f"{name}.py"
+    if group in BASES.values() and module.is_file():
+        return _explain_module(module, group)
     hint = nearest(name, choices)
     is_new = not hint.startswith("Did") and group in OWN and name.isidentifier()
     return f"{hint} To add it: kgqa new {group} {name}" if is_new else hint
+
+
+def _explain_module(module: Path, group: str) -> str:
+    """Return why a module of this name has no component."""
+    try:
+        ast.parse(module.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        place = f"{module.name}:{getattr(error, 'lineno', None) or 1}"
+        return f"{place}: {getattr(error, 'msg', error)}"
+    base = next(base for base, each in BASES.items() if each == group)
+    return f"{module.name} has no class {class_name(module.stem)}({base})"
 
 
 def _check_known_keys(config: Mapping[str, Json], choices: Mapping[str, Json]) -> None:

@@ -60,17 +60,32 @@ def test_what_kgqa_new_writes_runs_and_passes_its_test(kgqa: Run, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "choices", ["method=own_method", "method=retrieve_read retriever=own_retriever"]
+    "choices", ["method=compared_method", "method=retrieve_read retriever=compared_retriever"]
 )
 def test_run_with_own_code_is_read_by_other_commands(kgqa: Run, choices: str) -> None:
-    group = choices.rpartition("own_")[2]
-    kgqa(f"new {group} own_{group}")
+    group = choices.rpartition("compared_")[2]
+    kgqa(f"new {group} compared_{group}")
     command = "run dataset=demo engine=scripted limit=2"
     own = kgqa(f"{command} {choices}").splitlines()[-1]
     other = kgqa(f"{command} method=no_context").splitlines()[-1]
     assert "no difference shown" in kgqa(f"compare {own} {other}")
     assert f"{own}: 2 questions" in kgqa(f"explain {own}")
     assert "evaluation.json" in kgqa(f"evaluate {own} judge=em")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        pytest.param("def answer(:", "half.py:1: invalid syntax", id="syntax error"),
+        pytest.param("class Other: ...", "half.py has no class Half(Method)", id="no class"),
+    ],
+)
+def test_module_without_a_method_is_explained(
+    kgqa: Run, tmp_path: Path, code: str, reason: str
+) -> None:
+    (tmp_path / "half.py").write_text(code)
+    message = f"kgqa: method=half: no such method. {reason}"
+    assert kgqa("run method=half dataset=demo").splitlines() == [message]
 
 
 def test_passages_of_an_own_dataset_are_searched(kgqa: Run, tmp_path: Path) -> None:
