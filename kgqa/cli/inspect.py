@@ -75,19 +75,24 @@ def runs(args: Namespace, terminal: Terminal) -> None:
 def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
     """Return the settings by which finished runs of the same dataset, method and model differ."""
     settings: dict[RunEntry, dict[str, str]] = {}
+    counts: dict[RunEntry, int] = {}
     for run in runs:
         with suppress(DataError):
             stored = read(Chosen, run.folder / SETTINGS)
             settings[run] = {**{key: value for key, value, _ in stored.settings}, **stored.choices}
+            counts[run] = Metrics.read(run.folder).questions
     differing = {}
     for run, own in settings.items():
-        others = [each for other, each in settings.items() if other.parts[:3] == run.parts[:3]]
+        alike = [other for other in settings if other.parts[:3] == run.parts[:3]]
+        others = [settings[other] for other in alike]
         shared = [
             key for key in own if key not in NO_DIFFERENCE and all(key in each for each in others)
         ]
         keys = [key for key in shared if len({each[key] for each in others}) > 1]
         values = " ".join(f"{key}={own[key]}" for key in keys)
-        differing[run] = values or ("code, prompts or data" if len(others) > 1 else "")
+        is_count = len({counts.get(other) for other in alike}) == len(alike)
+        reason = "number of questions" if is_count else "code, prompts or data"
+        differing[run] = values or (reason if len(alike) > 1 else "")
     return differing
 
 

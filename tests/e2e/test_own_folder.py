@@ -290,6 +290,12 @@ def test_runs_with_other_prompts_differ_in_the_list(kgqa: Run, tmp_path: Path) -
     assert kgqa("runs").count("code, prompts or data") == 2
 
 
+def test_run_of_fewer_questions_differs_in_their_number(kgqa: Run) -> None:
+    for limit in (2, 1):
+        kgqa(f"run method=no_context dataset=demo engine=scripted limit={limit}")
+    assert kgqa("runs").count("number of questions") == 2
+
+
 def test_own_prompt_is_a_copy_of_a_known_prompt(kgqa: Run, tmp_path: Path) -> None:
     assert "run method=trace dataset=demo" in kgqa("new prompt trace/select")
     assert (
