@@ -175,6 +175,9 @@ $(DONE)-qwen2_5_coder_1_5b: $(DONE)-core
 $(DONE)-test: $(DONE)-core $(DONE)-smollm2_135m
 	@echo "→ installing the light extras and the test tools"
 	@$(WAIT) $(BIN)/python $(LOCKED) -e '.[$(LIGHT)]' --group dev
+	@echo "→ compiling the tests"
+	@# otherwise each worker of pytest would do it, all at once and in silence
+	@$(WAIT) $(BIN)/python -m pytest --collect-only -q >/dev/null || true
 	@touch $@
 
 # their packages need other versions than ours
