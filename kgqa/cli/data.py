@@ -6,6 +6,7 @@ import time
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kgqa.artifacts.metrics import LACKS
 from kgqa.cli.dry_run import show_plan
@@ -19,6 +20,9 @@ from kgqa.experiment.prepare import indexes
 from kgqa.experiment.session import Session
 from kgqa.system.downloads import fetch_dataset, list_sources, place_of, read_through
 from kgqa.types import Json
+
+if TYPE_CHECKING:
+    from kgqa.retrieval.vector_import import VectorImport
 
 
 def show_datasets(_: Namespace, terminal: Terminal) -> None:
@@ -62,12 +66,27 @@ def build_index(args: Namespace, terminal: Terminal) -> None:
             show_plan(plan_index(session), passages, terminal, unit="passage")
             return
         folder, started = indexes.index_folder(session), time.monotonic()
-        manifest, is_new = indexes.build_index(session, terminal, vars(args)["import"])
+        imported = _find_import(session, vars(args)["import"])
+        manifest, is_new = indexes.build_index(session, terminal, imported)
     took = f"built in {time.monotonic() - started:,.1f} s" if is_new else "already exists"
     terminal.line(f"{_describe(manifest)}, {took}")
     if warning := indexes.explain_lacks(manifest["corpus"], folder.command):
         terminal.line(warning, alarm=True)
     terminal.result(folder.path)
+
+
+def _find_import(session: Session, file: Path | None) -> VectorImport | None:
+    """Return the vectors of `--import`, or None without this option."""
+    if file is None:
+        return None
+    # only this option needs encoders
+    from kgqa.datasets.base import FileDataset
+    from kgqa.retrieval.vector_import import VectorImport
+
+    corpus = session.experiment.data.corpus
+    if not isinstance(corpus, FileDataset):
+        raise ConfigError(f"--import {file}: set the file of its passages, dataset.corpus=FILE")
+    return VectorImport.of(file, session.retriever, corpus.read_passages)
 
 
 def check_index(args: Namespace, terminal: Terminal) -> None:

@@ -246,14 +246,14 @@ class LightRag(Composite):
 
     def _show(self, stored: dict[str, Json], passages: Sequence[Passage]) -> list[Passage]:
         """Return entities and relations as passages, and add their positions to the stored graph."""
-        shown = _IndexGraph.of(stored).shown
+        texts = _IndexGraph.of(stored).list_texts()
         positions = {passage.id: position for position, passage in enumerate(passages)}
         added = list[Passage]()
-        for passage in shown:
+        for passage in texts:
             if passage.id not in positions:
                 positions[passage.id] = len(passages) + len(added)
                 added.append(passage)
-        stored["positions"] = [positions[passage.id] for passage in shown]
+        stored["positions"] = [positions[passage.id] for passage in texts]
         return added
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
@@ -436,8 +436,7 @@ class _IndexGraph:
             texts.append(Passage.of(f"{each.keywords}\t{one}", f"{other}\n{each.text}"))
         return texts
 
-    @property
-    def shown(self) -> list[Passage]:
+    def list_texts(self) -> list[Passage]:
         """Return entities and relations as a method reads them."""
         titles = (" – ".join(self.names(number)) for number in range(len(self.relations)))
         relations = zip(titles, self.relations, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,18 +23,21 @@ CHECKED = 100
 
 @dataclass
 class VectorImport:
-    """Vectors of a file, one for each record of the corpus, in its order.
+    """Vectors of a file, one for each record of the corpus, in its order. read_records: yields these records.
 
-    kgqa stores repeated passages once, so `number` notes the records that it stores.
+    kgqa stores repeated passages once, so `passages` notes the records that it stores.
     """
 
     file: Path
     retriever: Dense
+    read_records: Callable[[], Iterable[Passage]]
     _rows: array[int] = field(default_factory=lambda: array("Q"))
     _records: int = 0
 
     @classmethod
-    def of(cls, file: Path, retriever: object) -> VectorImport:
+    def of(
+        cls, file: Path, retriever: object, read_records: Callable[[], Iterable[Passage]]
+    ) -> VectorImport:
         """Raise a ConfigError if the retriever has no vectors, or there is no such file."""
         if not isinstance(retriever, Dense):
             raise ConfigError(
@@ -43,13 +46,13 @@ class VectorImport:
             )
         if not file.is_file():
             raise ConfigError(f"--import {file}: no such file. Name an index of FAISS")
-        return cls(file, retriever)
+        return cls(file, retriever, read_records)
 
-    def number(self, passages: Iterable[Passage]) -> Iterator[Passage]:
+    def passages(self) -> Iterator[Passage]:
         """Yield each passage once, at its first position."""
         # hashes need less memory than ids
         seen: set[int] = set()
-        for number, passage in enumerate(passages):
+        for number, passage in enumerate(self.read_records()):
             self._records = number + 1
             if hash(passage.id) not in seen:
                 seen.add(hash(passage.id))

@@ -38,8 +38,8 @@ def build(folder: Path, retriever: Dense, file: Path | None = None) -> Any:
     if file is None:
         index.build(RECORDS, lambda *_: None)
     else:
-        imported = VectorImport.of(file, retriever)
-        index.build(imported.number(RECORDS), lambda *_: None, prepare=imported.write)
+        imported = VectorImport.of(file, retriever, lambda: RECORDS)
+        index.build(imported.passages(), lambda *_: None, prepare=imported.write)
     index.verify()
     return np.load(folder / "finder" / VECTORS)
 
@@ -106,6 +106,6 @@ def test_vectors_of_others_are_rejected(
 
 def test_import_needs_a_file_and_a_dense_retriever(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
-        VectorImport.of(tmp_path / "absent", dense(Words()))
+        VectorImport.of(tmp_path / "absent", dense(Words()), list)
     with pytest.raises(ConfigError, match="this retriever has no vectors"):
-        VectorImport.of(tmp_path, Bm25({"title": 1.0, "text": 1.0}, fill=False))
+        VectorImport.of(tmp_path, Bm25({"title": 1.0, "text": 1.0}, fill=False), list)

@@ -8,12 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import fields, is_dataclass
 from itertools import islice
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kgqa.artifacts.metrics import LACKS
 from kgqa.calls import Program
-from kgqa.datasets.base import FileDataset
 from kgqa.datasets.passages import distinct_passages
 from kgqa.errors import ConfigError
 from kgqa.experiment.capabilities import find_servers
@@ -22,13 +20,15 @@ from kgqa.identity.component import corpus_identity_of, identity_of
 from kgqa.protocols import ExpandingRetriever, MeasuredRetriever
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.search import PassageIndex, PoolIndex, ServedRetriever
-from kgqa.retrieval.vector_import import VectorImport
 from kgqa.runtime.costs import total
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import INDEX_BUILD, monitor_work
 from kgqa.util.digests import digest
 from kgqa.util.places import outputs
 from kgqa.util.text import pluralize
+
+if TYPE_CHECKING:
+    from kgqa.retrieval.vector_import import VectorImport
 
 T = TypeVar("T")
 # passages that a run indexes itself: seconds for BM25
@@ -57,17 +57,13 @@ def index_folder(session: Session) -> IndexFolder:
 
 
 def build_index(
-    session: Session, display: Display, vectors: Path | None = None
+    session: Session, display: Display, imported: VectorImport | None = None
 ) -> tuple[Mapping[str, Any], bool]:
     """Build the index unless it exists. Return its manifest, and whether anything was built.
 
-    vectors: an index of FAISS with the passages' vectors, which are then not computed.
+    imported: the vectors of the passages, which are then not computed.
     """
     folder, passages = index_folder(session), 0
-    corpus = session.experiment.data.corpus
-    imported = None if vectors is None else VectorImport.of(vectors, session.retriever)
-    if imported is not None and not isinstance(corpus, FileDataset):
-        raise ConfigError(f"--import {vectors}: set the file of its passages, dataset.corpus=FILE")
     # a model can be called for hours before the first text is embedded
     for server in find_servers(session.retriever):
         server.check_server()
@@ -98,11 +94,10 @@ def build_index(
             passages += more
             advance(step, more, of)
 
-        if imported is not None and isinstance(corpus, FileDataset):
-            records = imported.number(corpus.read_passages())
-            manifest = folder.build(records, count, run, imported.write)
+        if imported is None:
+            manifest = folder.build(session.experiment.data.corpus.passages(), count, run)
         else:
-            manifest = folder.build(corpus.passages(), count, run)
+            manifest = folder.build(imported.passages(), count, run, imported.write)
     return manifest, passages > 0
 
 
