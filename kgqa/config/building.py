@@ -190,14 +190,14 @@ def _import_node(
     path = str(node.get("_target_", ""))
     target = import_target(path, key)
     try:
-        return target, _parameter_types(target)
+        return target, _read_parameter_types(target)
     except (NameError, TypeError, ValueError) as error:
         # a type that only type checkers import, or not callable
         raise ConfigError(f"{key}._target_={path}: cannot be built: {error}") from error
 
 
 @cache
-def _parameter_types(target: Callable[..., Json]) -> Mapping[str, Any]:
+def _read_parameter_types(target: Callable[..., Json]) -> Mapping[str, Any]:
     hints = get_type_hints(target, include_extras=True)
     return {name: hints.get(name, Any) for name in inspect.signature(target).parameters}
 
@@ -234,7 +234,7 @@ def check_value(key: str, value: Any, expected: Any) -> Any:
     if dataclasses.is_dataclass(bare):
         raise ConfigError(f"{key}={value}: this key has settings. Set one of them: {key}.KEY=VALUE")
     try:
-        return _validator(expected).validate_python(value)
+        return _find_validator(expected).validate_python(value)
     except ValidationError as error:
         problem = error.errors()[0]
         if problem["type"] != "value_error":
@@ -243,7 +243,7 @@ def check_value(key: str, value: Any, expected: Any) -> Any:
         raise ConfigError(f"{key}{inner}={problem['input']}: {problem['ctx']['error']}") from error
 
 
-def _validator(expected: Any) -> TypeAdapter[Any]:
+def _find_validator(expected: Any) -> TypeAdapter[Any]:
     """Return the validator of a type."""
     try:
         # `int | float` equals `float | int` and converts a text differently, so the name is part of the key

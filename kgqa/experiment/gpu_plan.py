@@ -78,7 +78,7 @@ def plan_gpus(
     if search and len(devices.names) > 1:
         demands["answer"] = [*answer, search]
     elif search and settings.gpus is not None:
-        _check_shared(answer, _index_size(searches, corpus), devices.memory)
+        _check_shared(answer, _measure_indexes(searches, corpus), devices.memory)
     placement = place(
         {stage: each for stage, each in demands.items() if each}, len(devices.names), devices.memory
     )
@@ -183,13 +183,13 @@ def _find_search_demand(nodes: Sequence[Config], corpus: str) -> Demand | None:
     """Return the demand of the encoder, and of the index if it is on GPUs. None: nothing of it uses a GPU."""
     targets = [str(part.get("_target_", "")) for part in _list_movable(nodes)]
     encoders = [target for target in targets if target.startswith(ON_DEVICE)]
-    size = _index_size(nodes, corpus)
+    size = _measure_indexes(nodes, corpus)
     if not encoders and not size:
         return None
     return Demand(SEARCH, "retriever", ENCODER * bool(encoders) + size, copies=1, splits=True)
 
 
-def _index_size(nodes: Iterable[Config], corpus: str) -> float:
+def _measure_indexes(nodes: Iterable[Config], corpus: str) -> float:
     """Return the bytes of all indexes on GPUs."""
     indexes = [part for part in _list_movable(nodes) if part.get("backend", "numpy") != "numpy"]
     return sum(_index_bytes(index, corpus) for index in indexes)

@@ -453,7 +453,7 @@ def read_entries(places: Sequence[Path]) -> list[Entry]:
     for place in places:
         if not (place / SWEEP).is_file():
             run = FinishedRun.read(place)
-            settings = _row_settings(_command_values(run.manifest.command), {"method"})
+            settings = _choose_settings(_read_command(run.manifest.command), {"method"})
             entries.append(Entry(run, settings))
             continue
         entries += _read_cells(Sweep.read(place))
@@ -480,17 +480,17 @@ def _read_cells(sweep: Sweep) -> list[Entry]:
         # sets of examples vary with the repeat
         omitted = {"method", *([SET] if REPEAT in axes and SET not in axes else [])}
         runs = [FinishedRun.read(cell.run) for cell in (first, *others) if cell.run]
-        values = {**_command_values(sweep.command), **first.values}
-        entries.append(Entry(runs[0], _row_settings(values, omitted), others=runs[1:]))
+        values = {**_read_command(sweep.command), **first.values}
+        entries.append(Entry(runs[0], _choose_settings(values, omitted), others=runs[1:]))
     return entries
 
 
-def _command_values(command: Sequence[str]) -> dict[str, str]:
+def _read_command(command: Sequence[str]) -> dict[str, str]:
     """Return the values of a command by key."""
     return override_values(argument for argument in command if "=" in argument)
 
 
-def _row_settings(values: Mapping[str, str], omitted: Collection[str]) -> dict[str, str]:
+def _choose_settings(values: Mapping[str, str], omitted: Collection[str]) -> dict[str, str]:
     """Return the values of a command that can name a row."""
     return {
         key: value

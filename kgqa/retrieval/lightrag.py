@@ -365,22 +365,22 @@ class LightRag(Composite):
         # as in the released code, a mode without its keywords starts at the other ones
         from_entities = self.mode != "global" or not high
         from_relations = self.mode != "local" or not low
-        entities = self._near(index.finders[ENTITIES], low) if from_entities else []
-        relations = self._near(index.finders[RELATIONS], high) if from_relations else []
+        entities = self._find_nearest(index.finders[ENTITIES], low) if from_entities else []
+        relations = self._find_nearest(index.finders[RELATIONS], high) if from_relations else []
         around = dict.fromkeys(edge for each in entities for edge in graph.edges[each])
         ends = (end for each in relations for end in graph.relations[each][:2])
         entities = _take_turns(entities, list(dict.fromkeys(ends)))
-        relations = _take_turns(sorted(around, key=graph.importance, reverse=True), relations)
+        relations = _take_turns(sorted(around, key=graph.weigh, reverse=True), relations)
         entity_texts = [graph.entities[each].name + graph.entities[each].text for each in entities]
         relation_texts = [
-            "".join([*graph.names(each), graph.relations[each].text]) for each in relations
+            "".join([*graph.find_names(each), graph.relations[each].text]) for each in relations
         ]
         return (
             _cut(entities, entity_texts, self.max_entity_tokens),
             _cut(relations, relation_texts, self.max_relation_tokens),
         )
 
-    def _near(self, finder: Finder, keywords: str) -> list[int]:
+    def _find_nearest(self, finder: Finder, keywords: str) -> list[int]:
         if not keywords:
             return []
         scored: Any = finder
@@ -413,12 +413,12 @@ class _IndexGraph:
             edges[relation.other].append(number)
         return edges
 
-    def importance(self, relation: int) -> tuple[int, int]:
+    def weigh(self, relation: int) -> tuple[int, int]:
         """Return the number of relations of both ends, and the weight."""
         one, other, *_ = self.relations[relation]
         return len(self.edges[one]) + len(self.edges[other]), self.relations[relation].weight
 
-    def names(self, relation: int) -> tuple[str, str]:
+    def find_names(self, relation: int) -> tuple[str, str]:
         one, other, *_ = self.relations[relation]
         return self.entities[one].name, self.entities[other].name
 
@@ -432,13 +432,13 @@ class _IndexGraph:
         """Return what is embedded of each relation: keywords, names and description."""
         texts = []
         for number, each in enumerate(self.relations):
-            one, other = self.names(number)
+            one, other = self.find_names(number)
             texts.append(Passage.of(f"{each.keywords}\t{one}", f"{other}\n{each.text}"))
         return texts
 
     def list_texts(self) -> list[Passage]:
         """Return entities and relations as a method reads them."""
-        titles = (" – ".join(self.names(number)) for number in range(len(self.relations)))
+        titles = (" – ".join(self.find_names(number)) for number in range(len(self.relations)))
         relations = zip(titles, self.relations, strict=True)
         return [
             *self.entity_passages,

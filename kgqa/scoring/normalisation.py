@@ -25,10 +25,10 @@ def _cache_texts(normalise: Callable[[str], str]) -> Callable[[str], str]:
     short, long = lru_cache(maxsize=65_536)(normalise), lru_cache(maxsize=8)(normalise)
 
     @wraps(normalise)
-    def cached(text: str) -> str:
+    def look_up(text: str) -> str:
         return short(text) if len(text) <= _SHORT else long(text)
 
-    return cached
+    return look_up
 
 
 @_cache_texts

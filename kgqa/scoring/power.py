@@ -45,23 +45,23 @@ def plan_questions(
     are needed.
     """
     differing = sum(pilot.wins)
-    most = _upper_share(differing, pilot.n)
+    most = _bound_share(differing, pilot.n)
     spread = _Spread(pilot.binary, differing / pilot.n, pilot.deviation)
-    cautious = _Spread(pilot.binary, most, _cautious_deviation(pilot, most))
+    cautious = _Spread(pilot.binary, most, _bound_deviation(pilot, most))
     return (
         spread.needed(points, power, alpha) if differing else None,
         cautious.needed(points, power, alpha),
     )
 
 
-def _upper_share(count: int, total: int) -> float:
+def _bound_share(count: int, total: int) -> float:
     """Return the upper limit of a share (Clopper and Pearson, 1934)."""
     from scipy.stats import beta
 
     return float(beta.ppf(1 - _CAUTION, count + 1, total - count)) if count < total else 1.0
 
 
-def _cautious_deviation(pilot: Difference, most: float) -> float:
+def _bound_deviation(pilot: Difference, most: float) -> float:
     """Return the upper limit of the standard deviation in points.
 
     most: the largest share of questions that differ. Few of them can miss large differences, so that the limit of

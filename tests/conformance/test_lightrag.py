@@ -56,7 +56,7 @@ class HashedWords:
         return np.stack([row / np.linalg.norm(row) for row in rows]).astype(np.float32)
 
     def score(self, calls: Any) -> Any:
-        raise NotImplementedError
+        raise AssertionError("searches encode texts, they score no calls")
 
 
 def describe(triples: Sequence[Sequence[str]]) -> dict[str, list[dict[str, str]]]:
@@ -151,7 +151,7 @@ def test_graph_is_that_of_the_program(index: Built) -> None:
     graph, program = index.retriever.load(index.folder), next(recorded())
     entities = [shorten(each.name, each.text, *each.holders) for each in graph.entities]
     relations = [
-        shorten(*sorted(graph.names(at)), each.keywords, each.text, each.weight, *each.holders)
+        shorten(*sorted(graph.find_names(at)), each.keywords, each.text, each.weight, *each.holders)
         for at, each in enumerate(graph.relations)
     ]
     assert sorted(entities) == program["entities"]
