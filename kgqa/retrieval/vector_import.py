@@ -86,7 +86,9 @@ class VectorImport:
             return faiss.read_index(str(self.file), getattr(faiss, "IO_FLAG_MMAP_IFC", 0))
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
-            raise DataError(f"{self.file}: FAISS cannot read this index ({reason})") from error
+            raise DataError(
+                f"{self.file}: FAISS cannot read this index ({reason}). Name a flat one"
+            ) from error
 
     def _check(self, index: Any, rows: Any, passages: Sequence[Passage]) -> None:
         """Compare the vectors of some passages with those of the encoder."""
