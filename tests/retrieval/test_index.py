@@ -163,8 +163,9 @@ for limit, words in ((30_000, many), (1_000, few)):  # while indexing, while rea
         print(str(error).count(chr(10)), "Free disk space" in str(error), folder.finished())
 """
     root = Path(__file__).parents[2]
+    # -B: the limit would also cut compiled modules, which Python stores unchecked for all later processes
     ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=root
+        [sys.executable, "-B", "-c", script], capture_output=True, text=True, check=False, cwd=root
     )
     assert ran.stdout == "0 True False\n" * 2, ran.stderr
 

@@ -36,6 +36,8 @@ sys.exit(code)
 
 def start(command: list[str], folder: Path, **options: Any) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KGQA_TRAINED": ""}
+    # a limit on file size would also cut compiled modules, which Python stores unchecked for all later processes
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     return subprocess.Popen(
         [sys.executable, *command], cwd=folder, env=environment, text=True, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, **options,

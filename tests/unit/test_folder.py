@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -169,7 +170,9 @@ def test_trace_survives_a_cut(tmp_path: Path) -> None:
     assert len(list(read_trace(tmp_path))) == 2
 
 
-def test_disk_limit_is_one_line(tmp_path: Path) -> None:
+def test_disk_limit_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a module that is first imported under the limit would be stored cut
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     folder = RunFolder(tmp_path / "run", {})
     try:
