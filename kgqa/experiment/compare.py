@@ -13,8 +13,10 @@ from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
+from kgqa.report.comparison import ComparisonTable
 from kgqa.report.evaluation import comparison_section
 from kgqa.report.page import notebook_html
+from kgqa.report.paper import read_entries
 from kgqa.report.section import Section, Value, latex, markdown
 from kgqa.scoring.comparison import Difference, compare
 from kgqa.scoring.corrected import share
@@ -27,6 +29,8 @@ from kgqa.util.text import pluralize
 DIFFERENCE = 2.0  # points
 # A to Z, then AA to ZZ
 LETTERS = (*ascii_uppercase, *map("".join, product(ascii_uppercase, repeat=2)))
+FOLLOWED = "Followed the evidence"
+PAIR = " – "  # between the letters of two runs
 FATES = ("followed", "own knowledge", "abstained", "another answer")
 Shares = list[float | None]
 Runs = Mapping[str, AnsweredQuestions]  # by letter
@@ -34,12 +38,19 @@ Runs = Mapping[str, AnsweredQuestions]  # by letter
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """`runs`: the names of the runs by letter. It is displayed as its tables."""
+    """`runs`: the folders of the runs by letter. It is displayed as its tables."""
 
     heading: str
     sections: list[Section]
     runs: Mapping[str, str]
     differences: Sequence[Difference]
+    profile: str
+
+    @property
+    def table(self) -> ComparisonTable:
+        """Return the table for a paper. Raises DataError: a file of a run is damaged."""
+        entries = {letter: read_entries([Path(name)])[0] for letter, name in self.runs.items()}
+        return ComparisonTable(self.differences, entries, self.profile)
 
     @property
     def rows(self) -> list[dict[str, Json]]:
@@ -59,13 +70,28 @@ class Comparison:
     def write(self, file: Path) -> Path:
         """Write the comparison as Markdown, LaTeX or JSON, by the file's suffix. Raises ConfigError for another one."""
         title, *notices = self.heading.split("\n")
+        table = self.table
         match file.suffix:
             case ".md":
-                text = markdown(title, [Section("", (), ()), *self.sections], notices)
+                text = markdown(title, [table.section(), *self.sections], notices)
             case ".tex":
-                text = latex(title, self.sections, notices)
+                followed = [each for each in self.sections if each.title == FOLLOWED]
+                text = table.latex()
+                if followed:
+                    text += latex(title, [_name_pairs(each, table.names) for each in followed])
             case ".json":
-                text = json_text({"heading": [title, *notices], "differences": self.rows})
+                rows = [
+                    {
+                        **row,
+                        "first_name": table.names[each.first],
+                        "second_name": table.names[each.second],
+                    }
+                    for row, each in zip(self.rows, self.differences, strict=True)
+                ]
+                heading: list[Json] = [title, *notices]
+                text = json_text(
+                    {"heading": heading, "caption": table.caption, "differences": rows}
+                )
             case _:
                 raise ConfigError(f"--out {file}: choose a name that ends in .md, .tex or .json")
         return replace_file(file, text)
@@ -112,7 +138,8 @@ def compare_answers(
         *_flips(runs, verdicts or scores["EM"], flips),
     ]
     names = {letter: run.name for letter, run in runs.items()}
-    return Comparison("\n".join([title, *lines, *notes]), sections, names, differences)
+    heading = "\n".join([title, *lines, *notes])
+    return Comparison(heading, sections, names, differences, profiles[0])
 
 
 def name_runs(opened: list[AnsweredQuestions], *, common: bool) -> Runs:
@@ -235,7 +262,7 @@ def _followed(runs: Runs) -> list[Section]:
         pairs = [(one, other) for one, other in pairs if other.answer is not None]
         fates = [_fate(one, other) for one, other in pairs]
         shares = [share(fates.count(fate), len(fates)) for fate in FATES]
-        rows.append((f"{plain} – {perturbed}", second.perturbation, len(fates), *shares))
+        rows.append((f"{plain}{PAIR}{perturbed}", second.perturbation, len(fates), *shares))
     if not rows:
         return []
     text = (
@@ -244,7 +271,16 @@ def _followed(runs: Runs) -> list[Section]:
         "passages still give the original answer, so that it follows them."
     )
     header = ("runs", "changed passages", "questions", *FATES)
-    return [Section("Followed the evidence", header, rows, (text,))]
+    return [Section(FOLLOWED, header, rows, (text,))]
+
+
+def _name_pairs(section: Section, names: Mapping[str, str]) -> Section:
+    """Return a section with the names of runs instead of their letters in its first column."""
+    rows = [
+        (PAIR.join(names[letter] for letter in pair.split(PAIR)), *others)
+        for pair, *others in section.rows
+    ]
+    return replace(section, values=rows)
 
 
 def _fate(plain: ScoredQuestion, perturbed: ScoredQuestion) -> str:

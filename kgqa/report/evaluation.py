@@ -199,8 +199,8 @@ def _difference_row(compared: Difference, wanted: float) -> tuple[Value, ...]:
         f"{compared.means[0]:.1f}  {compared.means[1]:.1f}",
         f"{compared.difference:+.1f} [{compared.low:+.1f}, {compared.high:+.1f}]",
         f"{compared.wins[0]} : {compared.wins[1]}",
-        _p(compared.p),
-        _p(compared.adjusted),
+        p_text(compared.p),
+        p_text(compared.adjusted),
         "–"
         if compared.effect is None
         else f"{'odds' if compared.binary else 'd'} {compared.effect:.2f}",
@@ -209,5 +209,6 @@ def _difference_row(compared: Difference, wanted: float) -> tuple[Value, ...]:
     )
 
 
-def _p(value: float) -> str:
+def p_text(value: float) -> str:
+    """Return a p-value with four decimals."""
     return f"{value:.4f}" if value >= 0.0001 else "<0.0001"

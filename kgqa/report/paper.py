@@ -48,6 +48,7 @@ DATASETS = {
     "popqa": "PopQA", "triviaqa": "TriviaQA", "bamboogle": "Bamboogle", "frames": "FRAMES",
     "musique_full": "MuSiQue-Full", "multihop_rag": "MultiHop-RAG",
 }  # fmt: skip
+TESTS = "McNemar's exact test for scores of right or wrong, otherwise a paired permutation test"
 _FILES = {"latex": "table.tex", "md": "table.md", "csv": "table.csv"}
 _LATEX = r"""%% needs \usepackage{booktabs}
 \begin{table}[t]
@@ -156,23 +157,8 @@ class PaperTable:
 
     @cached_property
     def names(self) -> dict[int, str]:
-        """Return the row of each entry: its method, and the settings that differ among the runs of this method.
-
-        Settings of a dataset count if they differ among the runs on this dataset.
-        """
-        names = {}
-        for entry in self.entries:
-            same = [other for other in self.entries if other.method == entry.method]
-            on_dataset = [other for other in same if other.dataset == entry.dataset]
-            keys = dict.fromkeys(key for other in same for key in other.settings)
-            differing = [
-                key
-                for key in keys
-                if _differs(key, on_dataset if key.startswith(OF_DATASET) else same)
-            ]
-            own = {key: entry.settings[key] for key in differing if key in entry.settings}
-            names[id(entry)] = name_by_settings({"method": entry.method, **own})
-        return names
+        """Return the row of each entry by its id."""
+        return name_entries(self.entries)
 
     @cached_property
     def rows(self) -> list[str]:
@@ -289,8 +275,7 @@ class PaperTable:
     @property
     def caption(self) -> str:
         """Return the caption: the model, the retriever, the questions, the rules of scoring, the test and warnings."""
-        used = {group: self._used(group) for group in ("model", "retriever")}
-        named = [f"{group} {', '.join(names)}" for group, names in used.items() if names]
+        named = list_used(self.entries)
         counts = [
             f"{DATASETS.get(name, name)} {len(self._first(name).shares.key[2:])}"
             for name in self.datasets
@@ -299,23 +284,21 @@ class PaperTable:
             dict.fromkeys(self._first(name).run.metrics.profile for name in self.datasets)
         )
         parts = [
-            f"Scores in percent with {', '.join(named)}." if named else "Scores in percent.",
+            f"Scores in percent with {named}." if named else "Scores in percent.",
             f"Questions: {', '.join(counts)}. Scored by the rules of {', '.join(profiles)}.",
             f"The 95% intervals of single scores reach up to ±{self._widest():.1f} points.",
             "Best: bold. Second best: underlined.",
         ]
         if self.baseline is not None:
             parts.append(
-                f"{BETTER} ({WORSE}): significantly better (worse) than {self.baseline} (McNemar's exact test for "
-                f"scores of right or wrong, otherwise a paired permutation test, p < {ALPHA} after Holm's correction "
-                f"over {pluralize(len(self.tests), 'test')})."
+                f"{BETTER} ({WORSE}): significantly better (worse) than {self.baseline} ({TESTS}, p < {ALPHA} after "
+                f"Holm's correction over {pluralize(len(self.tests), 'test')})."
             )
         return " ".join([*parts, *self.warnings])
 
     @property
     def warnings(self) -> list[str]:
         """Return what a reader of the table must know."""
-        scripted = any(entry.run.simulation_note for entry in self.entries)
         failed = sum(
             run.metrics.failed for entry in self.entries for run in (entry.run, *entry.others)
         )
@@ -325,7 +308,7 @@ class PaperTable:
             else []
         )
         return [
-            *(["No model was called: the scores are meaningless."] if scripted else []),
+            *warn_of_simulation(self.entries),
             *([self._repeats_note()] if self.has_repeats else []),
             *([f"{failed} questions failed and count as wrong."] if failed else []),
             *(f"{name} is scored {lacking}." for name, lacking in self._missing_golds().items()),
@@ -357,13 +340,6 @@ class PaperTable:
         """Return what the gold answers of a dataset lack."""
         lacking = {name: self._first(name).run.metrics.missing_golds for name in self.datasets}
         return {DATASETS.get(name, name): text for name, text in lacking.items() if text}
-
-    def _used(self, group: str) -> list[str]:
-        return list(
-            dict.fromkeys(
-                entry.run.choices[group] for entry in self.entries if group in entry.run.choices
-            )
-        )
 
     def _first(self, dataset: str) -> Entry:
         return next(entry for entry in self.entries if entry.dataset == dataset)
@@ -483,6 +459,42 @@ def _read_cells(sweep: Sweep) -> list[Entry]:
         values = {**_read_command(sweep.command), **first.values}
         entries.append(Entry(runs[0], _choose_settings(values, omitted), others=runs[1:]))
     return entries
+
+
+def name_entries(entries: Sequence[Entry]) -> dict[int, str]:
+    """Return a name of each entry by its id: its method, and the settings that differ among the runs of this method.
+
+    Settings of a dataset count if they differ among the runs on this dataset.
+    """
+    names = {}
+    for entry in entries:
+        same = [other for other in entries if other.method == entry.method]
+        on_dataset = [other for other in same if other.dataset == entry.dataset]
+        keys = dict.fromkeys(key for other in same for key in other.settings)
+        differing = [
+            key for key in keys if _differs(key, on_dataset if key.startswith(OF_DATASET) else same)
+        ]
+        own = {key: entry.settings[key] for key in differing if key in entry.settings}
+        names[id(entry)] = name_by_settings({"method": entry.method, **own})
+    return names
+
+
+def list_used(entries: Sequence[Entry]) -> str:
+    """Return the models and the retrievers of the entries, such as "model NAME, retriever NAME"."""
+    parts = []
+    for group in ("model", "retriever"):
+        names = dict.fromkeys(
+            entry.run.choices[group] for entry in entries if group in entry.run.choices
+        )
+        if names:
+            parts.append(f"{group} {', '.join(names)}")
+    return ", ".join(parts)
+
+
+def warn_of_simulation(entries: Sequence[Entry]) -> list[str]:
+    """Return a warning if a run called no model."""
+    simulated = any(entry.run.simulation_note for entry in entries)
+    return ["No model was called: the scores are meaningless."] if simulated else []
 
 
 def _read_command(command: Sequence[str]) -> dict[str, str]:

@@ -176,7 +176,7 @@ def escape_latex(text: str) -> str:
 
 def _latex_table(caption: str, section: Section) -> str:
     header, *rows = [
-        " & ".join(map(_latex_cell, row)) + r" \\" for row in (section.header, *section.rows)
+        " & ".join(map(latex_cell, row)) + r" \\" for row in (section.header, *section.rows)
     ]
     columns = "l" + "r" * (len(section.header) - 1)
     return _LATEX_TABLE % (escape_latex(caption), columns, header, "\n".join(rows))
@@ -194,7 +194,8 @@ def _markdown_cell(cell: str) -> str:
     return text
 
 
-def _latex_cell(cell: str) -> str:
+def latex_cell(cell: str) -> str:
+    """Return a cell for LaTeX's text mode, with its mark."""
     commands = {"best": "textbf", "second": "underline"}
     text = escape_latex(cell)
     if isinstance(cell, MarkedCell):

@@ -105,12 +105,33 @@ def two_runs(kgqa: Kgqa) -> None:
     assert codes == [0, 0]
 
 
+PAIR = {
+    "md": "| EM | golden | no_context | 4 | ",
+    "tex": r"EM & golden & no\_context & 4 & ",
+    "json": '"first_name": "golden"',
+}
+WARNINGS = "No model was called: the scores are meaningless."
+
+
 @pytest.mark.usefixtures("two_runs")
-@pytest.mark.parametrize("end", ["md", "tex", "json"])
+@pytest.mark.parametrize("end", PAIR)
 def test_comparison_is_written(kgqa: Kgqa, end: str) -> None:
     ran = kgqa("compare", *METHODS, "--out", f"c.{end}")
     assert ran.code == 0, ran.err
-    assert "golden" in Path(f"c.{end}").read_text(encoding="utf-8")
+    text = Path(f"c.{end}").read_text(encoding="utf-8")
+    visible = "\n".join(line for line in text.splitlines() if line[:1] != "%")
+    assert PAIR[end] in visible
+    assert "after Holm's correction over 2 tests." in visible
+    assert WARNINGS in visible
+
+
+def test_equal_methods_are_named_by_settings(kgqa: Kgqa) -> None:
+    for steps in ("1", "2"):
+        words = ("method=ircot", f"method.max_steps={steps}", "limit=2", f"output_dir=s{steps}")
+        assert kgqa("run", *words, *QUICK).code == 0
+    assert kgqa("compare", "s1", "s2", "s1", "--out", "c.tex").code == 0
+    table = Path("c.tex").read_text(encoding="utf-8")
+    assert "EM & ircot · max steps 1 (s1) & ircot · max steps 2 & 2 & " in table
 
 
 @pytest.mark.parametrize(
@@ -173,7 +194,7 @@ def test_removed_gold_passages_show_own_knowledge(kgqa: Kgqa, own: str, fate: st
     assert kgqa("compare", "plain", "without", "--out", "c.md").code == 0
     lines = [line.split(" | ") for line in Path("c.md").read_text(encoding="utf-8").splitlines()]
     header = next(line for line in lines if "changed passages" in line)
-    row = next(line for line in lines if "remove_gold" in line)
+    row = next(line for line in lines if line[1:2] == ["remove_gold"])
     assert row[header.index(fate)].startswith("100.0")
 
 

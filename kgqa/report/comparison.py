@@ -1,0 +1,139 @@
+"""The table of `kgqa compare --out` for a paper: one row per metric and pair of runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from kgqa.report.evaluation import p_text
+from kgqa.report.paper import DATASETS, TESTS, Entry, list_used, name_entries, warn_of_simulation
+from kgqa.report.section import MarkedCell, Section, escape_latex, latex_cell
+from kgqa.scoring.comparison import ALPHA, Difference
+from kgqa.util.text import pluralize
+
+# by column: in Markdown and in LaTeX
+HEADER = {
+    "metric": "Metric",
+    "run a": "Run a",
+    "run b": "Run b",
+    "n": "$n$",
+    "mean a": "Mean a",
+    "mean b": "Mean b",
+    "a − b [95% interval]": r"a $-$ b [95\% interval]",
+    "p (Holm)": "$p$ (Holm)",
+}
+# a table as wide as the page, also where a page has two columns
+_LATEX = r"""%% needs \usepackage{booktabs}
+\begin{table*}[t]
+\centering
+\small
+\begin{tabular}{lllrrrrr}
+\toprule
+%s
+\midrule
+%s
+\bottomrule
+\end{tabular}
+\caption{%s}
+\end{table*}
+"""
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """The table of some compared runs.
+
+    entries: the runs by letter. profile: the rules of scoring.
+    """
+
+    differences: Sequence[Difference]
+    entries: Mapping[str, Entry]
+    profile: str
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Return the name of each run by letter, with its folder if another one has the same name."""
+        by_id = name_entries(list(self.entries.values()))
+        names = {letter: by_id[id(entry)] for letter, entry in self.entries.items()}
+        counts = Counter(names.values())
+        return {
+            letter: f"{name} ({self.entries[letter].run.folder})" if counts[name] > 1 else name
+            for letter, name in names.items()
+        }
+
+    def row(self, each: Difference) -> list[str]:
+        """Return the cells of a row. The p-value of a significant difference is marked."""
+        ends = f"[{_points(each.low)}, {_points(each.high)}]"
+        return [
+            each.metric,
+            self.names[each.first],
+            self.names[each.second],
+            f"{each.n:,}",
+            *(f"{mean:.1f}" for mean in each.means),
+            f"{_points(each.difference)} {ends}",
+            MarkedCell(p_text(each.adjusted), "best" if each.significant else ""),
+        ]
+
+    @property
+    def caption(self) -> str:
+        """Return the caption: the questions, the rules of scoring, the model, the tests and warnings."""
+        runs = [entry.run for entry in self.entries.values()]
+        datasets = dict.fromkeys(run.choices["dataset"] for run in runs)
+        named = ", ".join(DATASETS.get(name, name) for name in datasets)
+        used = list_used(list(self.entries.values()))
+        parts = [
+            f"Pairs of runs on the same questions of {named}{f' with {used}' if used else ''}.",
+            f"Means in percent by the rules of {self.profile}, differences in points with 95% intervals.",
+            f"n: questions that both answered. p: {TESTS}, after Holm's correction over",
+            f"{pluralize(len(self.differences), 'test')}. Bold: p < {ALPHA}.",
+        ]
+        return " ".join([*parts, *self.warnings])
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return what a reader of the table must know."""
+        runs = {self.names[letter]: entry.run for letter, entry in self.entries.items()}
+        files = {run.manifest.dataset.sha256 for run in runs.values()}
+        judges = [entry.shares.judge for entry in self._judged]
+        golds = dict.fromkeys(run.metrics.missing_golds for run in runs.values())
+        return [
+            *warn_of_simulation(list(self.entries.values())),
+            *(
+                f"{name} failed on {pluralize(run.metrics.failed, 'question')}."
+                for name, run in runs.items()
+                if run.metrics.failed
+            ),
+            *(["The runs read different data files."] if len(files) > 1 else []),
+            *(f"Scored {lacking}." for lacking in golds if lacking),
+            *dict.fromkeys(f"Judge: {judge.judge}." for judge in judges if judge),
+            *(["The judge is the reader."] if any(j and j.warnings for j in judges) else []),
+            *(["The judge's errors are not corrected."] if judges else []),
+        ]
+
+    @property
+    def _judged(self) -> list[Entry]:
+        """Return the runs with verdicts that are compared."""
+        is_judged = any(each.metric == "judge" for each in self.differences)
+        return list(self.entries.values()) if is_judged else []
+
+    def section(self) -> Section:
+        rows = list(map(self.row, self.differences))
+        return Section("Table", list(HEADER), rows, (self.caption,))
+
+    def latex(self) -> str:
+        """Return the table for the package booktabs. There is some space between metrics."""
+        lines = [_line(map(latex_cell, self.row(each))) for each in self.differences]
+        for number, (one, other) in enumerate(pairwise(self.differences)):
+            lines[number] += "\n\\addlinespace" if one.metric != other.metric else ""
+        return _LATEX % (_line(HEADER.values()), "\n".join(lines), escape_latex(self.caption))
+
+
+def _line(cells: Iterable[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _points(value: float) -> str:
+    return f"{value:+.1f}".replace("-", "−")

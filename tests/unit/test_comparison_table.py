@@ -1,0 +1,77 @@
+"""The table of compared runs for a paper: its rows, its caption and its LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kgqa.report.comparison import ComparisonTable
+from kgqa.report.paper import Entry
+from kgqa.scoring.comparison import compare
+
+
+def fake_entry(method: str, failed: int = 0, sha256: str = "1", note: str = "") -> Entry:
+    run = SimpleNamespace(
+        choices={"method": method, "dataset": "hotpotqa", "model": "my_model", "retriever": "bm25"},
+        metrics=SimpleNamespace(failed=failed, missing_golds=None),
+        manifest=SimpleNamespace(dataset=SimpleNamespace(sha256=sha256)),
+        simulation_note=note,
+        folder=f"outputs/{method}",
+    )
+    return Entry(cast(Any, run))
+
+
+def table_of(**entries: Entry) -> ComparisonTable:
+    shares = {"A": [1.0] * 20, "B": [0.0] * 20}
+    graded = {"A": [0.5] * 20, "B": [0.5] * 19 + [0.4]}
+    differences = compare({"EM": shares, "F1": graded}, seed=0)
+    runs = {"A": fake_entry("trace_x"), "B": fake_entry("golden"), **entries}
+    return ComparisonTable(differences, runs, "musique")
+
+
+def test_each_pair_has_its_own_columns() -> None:
+    _, f1 = table_of().section().rows
+    assert f1[:6] == ("F1", "trace_x", "golden", "20", "50.0", "49.5")
+    assert f1[6].startswith("+0.5 [−")
+
+
+def test_latex_is_escaped_and_marks_small_p_values() -> None:
+    lines = table_of().latex().splitlines()
+    em = next(line for line in lines if line.startswith("EM"))
+    assert em.startswith(r"EM & trace\_x & golden & 20 & 100.0 & 0.0 & +100.0 [")
+    assert em.endswith(r"] & \textbf{\textless{}0.0001} \\")
+    assert lines[lines.index(em) + 1] == r"\addlinespace"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "HotpotQA",
+        "model my_model, retriever bm25",
+        "McNemar's exact test",
+        "after Holm's correction over 2 tests",
+        "95% intervals",
+        "the rules of musique",
+    ],
+)
+def test_caption_names_tests_and_models(part: str) -> None:
+    assert part in table_of().caption
+
+
+@pytest.mark.parametrize(
+    ("entries", "warning"),
+    [
+        ({"A": fake_entry("a", failed=2)}, "a failed on 2 questions."),
+        ({"B": fake_entry("b", sha256="2")}, "The runs read different data files."),
+        ({"B": fake_entry("b", note="simulated")}, "No model was called"),
+        ({}, ""),
+    ],
+    ids=["failed", "data", "no model", "none"],
+)
+def test_caption_warns(entries: Mapping[str, Entry], warning: str) -> None:
+    warnings = " ".join(table_of(**entries).warnings)
+    assert warnings.startswith(warning)
+    assert bool(warnings) == bool(warning)
