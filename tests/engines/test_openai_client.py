@@ -14,6 +14,7 @@ from typing import Any, Literal
 import pytest
 
 from kgqa.calls import Choose, Generate, labels
+from kgqa.engines.openai.limits import QUEUING_LIMIT
 from kgqa.engines.openai.option_logprobs import find_label
 from kgqa.engines.openai.requests import Abilities, generation_settings
 from kgqa.engines.openai.responses import read_response
@@ -147,6 +148,13 @@ def test_rate_limit_lowers_concurrency(
     ask(opened, CALLS)
     opened.close()
     assert opened.max_concurrency == limit
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_server_that_queues_calls_gets_more(serving: Serving, kind: str) -> None:
+    opened = engine(serving(), server=kind, concurrency=None)
+    assert opened.max_concurrency == QUEUING_LIMIT
+    opened.close()
 
 
 def test_missing_key(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:

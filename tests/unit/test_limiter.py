@@ -25,6 +25,7 @@ from kgqa.engines.openai.limits import (
     INITIAL_LIMIT,
     LEAST,
     MAX_LIMIT,
+    QUEUING_LIMIT,
     SAMPLES,
     AdaptiveLimiter,
 )
@@ -218,9 +219,10 @@ def served(
     *,
     arranged: bool = True,
     concurrency: int | None = None,
+    initial: int = INITIAL_LIMIT,
 ) -> VirtualServer:
     """Return a server after a run with kgqa's defaults. arranged: the end, too: `Streams`."""
-    server = VirtualServer(slots, AdaptiveLimiter.of(concurrency))
+    server = VirtualServer(slots, AdaptiveLimiter.of(concurrency, initial))
     names = [str(number) for number in range(questions)]
     queue, ending = VirtualQueue(), threading.Event()
     queue.server = server
@@ -247,6 +249,20 @@ def test_unknown_server_gets_all_calls(
     server = served(slots, questions, cache)
     assert server.efficiency >= efficiency
     assert server.limiter.limit <= max(2 * INITIAL_LIMIT, 8 * slots)
+
+
+@pytest.mark.parametrize(
+    ("slots", "questions", "share"), [(256, 400, 0.96), (1024, 1600, 0.92)], ids=["256", "1,024"]
+)
+def test_server_that_queues_calls_is_soon_full(
+    slots: int, questions: int, share: float, cache: CallCache, tmp_path: Path
+) -> None:
+    server = served(slots, questions, cache, initial=QUEUING_LIMIT)
+    other = CallCache(tmp_path / "other")
+    # its end is as empty: calls of a question follow one another
+    best = served(slots, questions, other, concurrency=slots)
+    other.close()
+    assert server.efficiency >= share * best.efficiency
 
 
 def test_least_advanced_question_goes_first_at_the_end(cache: CallCache, tmp_path: Path) -> None:

@@ -22,7 +22,12 @@ from kgqa.engines.openai.access import REACHING, ServerAccess
 from kgqa.engines.openai.batch_transport import BatchTransport
 from kgqa.engines.openai.client import TOKEN_SERVERS, Client, Endpoints
 from kgqa.engines.openai.connection import Connection
-from kgqa.engines.openai.limits import AdaptiveLimiter, ServerBudget
+from kgqa.engines.openai.limits import (
+    INITIAL_LIMIT,
+    QUEUING_LIMIT,
+    AdaptiveLimiter,
+    ServerBudget,
+)
 from kgqa.engines.openai.requests import Server, check_extra
 from kgqa.engines.openai.transport import Transport
 from kgqa.engines.thinking import Thinking
@@ -88,8 +93,9 @@ class OpenAI(ServerAccess, BaseEngine):
     concurrency: Annotated[
         Count | None,
         Setting(
-            "Maximum number of parallel calls. null: the slots that llama.cpp reports, otherwise 32. kgqa "
-            "increases 32 up to 1,024 while replies are fast, and decreases it after too many requests (429)"
+            "Maximum number of parallel calls. null: the slots that llama.cpp reports, 128 at vLLM and SGLang, "
+            "otherwise 32. kgqa increases the last two up to 1,024 while replies are fast, and decreases them "
+            "after too many requests (429)"
         ),
         REACHING,
     ] = None
@@ -284,7 +290,8 @@ class OpenAI(ServerAccess, BaseEngine):
 
     @cached_property
     def _limiter(self) -> AdaptiveLimiter:
-        return AdaptiveLimiter.of(MOST_REQUESTS if self.batch else self.concurrency)
+        initial = QUEUING_LIMIT if self._kind in ("vllm", "sglang") else INITIAL_LIMIT
+        return AdaptiveLimiter.of(MOST_REQUESTS if self.batch else self.concurrency, initial)
 
     @cached_property
     def _budget(self) -> ServerBudget:

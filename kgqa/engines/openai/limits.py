@@ -11,6 +11,8 @@ from kgqa.errors import ConfigError
 from kgqa.types import Usage
 
 INITIAL_LIMIT = 32
+# of vLLM and SGLang: they work on more calls together, and queue all others
+QUEUING_LIMIT = 128
 MAX_LIMIT = 1024  # connections
 # times the work per second at half of the limit: a higher limit would help
 GAIN = 1.15
@@ -55,8 +57,8 @@ class AdaptiveLimiter:
     _fastest: float = math.inf
 
     @classmethod
-    def of(cls, concurrency: int | None) -> AdaptiveLimiter:
-        return cls() if concurrency is None else cls(concurrency, adapts=False)
+    def of(cls, concurrency: int | None, initial: int = INITIAL_LIMIT) -> AdaptiveLimiter:
+        return cls(initial) if concurrency is None else cls(concurrency, adapts=False)
 
     def set_slots(self, slots: object) -> None:
         """Use the number of parallel calls that the server reports."""
