@@ -155,7 +155,7 @@ class ExpandingRetriever(Retriever, Protocol):
 class MeasuredRetriever(Retriever, Protocol):
     """A retriever that needs more of a passage than its text, such as triples."""
 
-    def measure(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
+    def count_lacks(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
         """Return the numbers of passages that lack something, by the keys of `artifacts.metrics.LACKS`.
 
         folder: of the built index. None: passages of questions, of which only a file can be compared.

@@ -56,12 +56,12 @@ class Composite(IndexedRetriever):
         finders = {name: part.open(passages, folder / name) for name, part in self._parts().items()}
         return OpenedIndex(self, passages, folder, finders)
 
-    def measure(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
+    def count_lacks(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
         """Return the counts of all parts, see `MeasuredRetriever`."""
         counts: dict[str, int] = {}
         for name, part in self._parts().items():
             if isinstance(part, MeasuredRetriever):
-                counts |= part.measure(passages, folder and folder / name)
+                counts |= part.count_lacks(passages, folder and folder / name)
         return counts
 
     def _parts(self) -> dict[str, Retriever]:

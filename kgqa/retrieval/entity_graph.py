@@ -119,9 +119,9 @@ class EntityGraph(Composite):
         with explain_storage_errors(folder):
             _build_graph(passages, folder, fold=self.fold_names, title_weight=self.title_weight)
 
-    def measure(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
+    def count_lacks(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
         """Return the number of passages without an entity, see `MeasuredRetriever`."""
-        counts = dict(super().measure(passages, folder))
+        counts = dict(super().count_lacks(passages, folder))
         if folder is None:
             return counts
         edges = sparse.load_matrix(folder / EDGES)  # entities × passages

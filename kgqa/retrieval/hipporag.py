@@ -209,9 +209,9 @@ class TripleRetriever(Composite):
         }
         return OpenedIndex(self, passages, folder, finders)
 
-    def measure(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
+    def count_lacks(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
         """Return the numbers of passages without triples, and why. See `MeasuredRetriever`."""
-        counts = dict(super().measure(passages, folder))
+        counts = dict(super().count_lacks(passages, folder))
         if not self.writer:
             empty = sum(not self.triples.triples(passage) for passage in passages)
             return counts | {

@@ -112,7 +112,7 @@ class IndexFolder:
                     prepare(stored, finder, lambda n: advance("importing", n, corpus.count))
                 self.retriever.build(stored, finder, lambda n: advance("indexing", n, corpus.count))
                 measured = self.retriever if isinstance(self.retriever, MeasuredRetriever) else None
-                lacks = measured.measure(stored, finder) if measured else {}
+                lacks = measured.count_lacks(stored, finder) if measured else {}
             with explain_storage_errors(self.path):
                 files = [self.path / name for name in (LINES, OFFSETS, TITLES)]
                 files += sorted(file for file in finder.rglob("*") if file.is_file())

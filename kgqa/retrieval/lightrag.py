@@ -289,7 +289,7 @@ class LightRag(Composite):
     def load(self, folder: Path) -> _IndexGraph:
         return _IndexGraph.of(decode_json((folder / GRAPH).read_bytes()))
 
-    def measure(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
+    def count_lacks(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
         """Return the numbers of passages without descriptions, and why. See `MeasuredRetriever`."""
         if not self.writer:
             return {

@@ -260,7 +260,7 @@ class Raptor(Composite):
         tree = decode_json((folder / TREE).read_bytes())
         return tree["top"], dict(tree["children"])
 
-    def measure(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:  # noqa: ARG002 - the interface
+    def count_lacks(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:  # noqa: ARG002 - the interface
         """Return the number of clusters without a summary, see `MeasuredRetriever`."""
         return {"failed": decode_json((folder / TREE).read_bytes())["failed"]} if folder else {}
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from kgqa.identity.component import identity_of
 from kgqa.protocols import Query, Retriever
+from kgqa.retrieval.index import IndexFolder
 from kgqa.types import Passage
-from tests.retrieval.conftest import OTHERWISE, PASSAGES, RETRIEVERS, built, find, retriever_of
+from tests.retrieval.conftest import (
+    MADE_FROM,
+    OTHERWISE,
+    PASSAGES,
+    RETRIEVERS,
+    built,
+    find,
+    retriever_of,
+)
 
 QUERY = "Which railway carried slate to the harbour of Ostrand?"
 WANTED = next(place for place, passage in enumerate(PASSAGES) if passage.title == "Ostrand railway")
@@ -52,6 +62,14 @@ def test_results_have_a_fixed_order(retriever: Retriever, case: str, tmp_path: P
         query for query in odd if not set(find(finder, query, 5)) <= set(range(len(PASSAGES)))
     ] == []
     finder.close()
+
+
+def test_every_retriever_can_be_stored(retriever: Retriever, tmp_path: Path) -> None:
+    folder = IndexFolder(tmp_path / "index", retriever, MADE_FROM, "kgqa data index dataset=d")
+    manifest = folder.build(PASSAGES[:5], lambda *_: None)
+    assert manifest["corpus"]["count"] == 5
+    with closing(folder.open()) as index:
+        assert index.corpus == manifest["corpus"]
 
 
 def test_many_equal_passages_are_cut_by_place(

@@ -137,8 +137,8 @@ def test_question_without_entities_is_recognized(
 def test_passages_without_entities_are_counted(graph: EntityGraph, tmp_path: Path) -> None:
     passages = [*PASSAGES, Passage.of("", "it rained all day."), Passage.of("", "and all night.")]
     built(graph, passages, tmp_path)
-    assert graph.measure(passages, tmp_path) == {"without_entities": 2}
-    assert graph.measure(passages, None) == {}
+    assert graph.count_lacks(passages, tmp_path) == {"without_entities": 2}
+    assert graph.count_lacks(passages, None) == {}
 
 
 def test_a_pool_of_one_sentence_is_searched(graph: EntityGraph, tmp_path: Path) -> None:

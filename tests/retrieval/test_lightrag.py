@@ -216,7 +216,7 @@ def test_failed_and_unreadable_passages_are_counted(lightrag: LightRag, tmp_path
 
     expand(lightrag, tmp_path, reply)
     counts = {"failed": 1, "unreadable": 1, "without_triples": 2}
-    assert lightrag.measure(PASSAGES, tmp_path) == counts
+    assert lightrag.count_lacks(PASSAGES, tmp_path) == counts
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_triples_of_a_file_replace_descriptions(tmp_path: Path) -> None:
     retriever = replace(retriever, nodes=replace(retriever.nodes, encoder=UnitWords(256)))
     assert not retriever.writer
     assert find(built(retriever, PASSAGES, tmp_path / "index"), "Ida Ruhn birth Ekelby", 1) == [1]
-    assert retriever.measure(PASSAGES, None) == {"unmatched": 0, "without_triples": 0}
+    assert retriever.count_lacks(PASSAGES, None) == {"unmatched": 0, "without_triples": 0}
     with pytest.raises(
         ConfigError, match=r"retriever\.results=all returns descriptions by a model"
     ):

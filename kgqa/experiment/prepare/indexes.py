@@ -166,7 +166,7 @@ def measure_retriever(session: Session, index: PoolIndex | None) -> dict[str, in
         count, lacks = index.corpus["count"], index.corpus
     elif isinstance(retriever, MeasuredRetriever):
         passages = list(distinct_passages(session.experiment.data.questions))
-        count, lacks = len(passages), retriever.measure(passages, None)
+        count, lacks = len(passages), retriever.count_lacks(passages, None)
     else:
         return None
     present = {name: lacks[name] for name in LACKS if lacks.get(name)}
