@@ -8,13 +8,15 @@ manifest.json                              written last: without it the index is
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import ConfigDict, Field
+
+from kgqa.artifacts.schema import Artifact, Count, check_json, read_json
 from kgqa.calls import Program
 from kgqa.errors import DataError
 from kgqa.identity.component import identity_of
@@ -22,7 +24,7 @@ from kgqa.protocols import ExpandingRetriever, MeasuredRetriever, Progress, Retr
 from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, StoredPassages, store
 from kgqa.retrieval.search import PassageIndex
 from kgqa.retrieval.vector_store import store_vectors
-from kgqa.types import JsonObject, Passage
+from kgqa.types import Json, JsonObject, Passage
 from kgqa.util.fs import (
     AGAIN,
     ensure_dir,
@@ -31,13 +33,13 @@ from kgqa.util.fs import (
     json_text,
     lock_file,
     quick_sha256,
+    remove,
     replace_file,
     sha256,
 )
-from kgqa.util.jsonio import decode_json
 
 # 3: offsets and titles are NumPy arrays
-FORMAT = 3
+FORMAT: Literal[3] = 3
 FINDER, MANIFEST, LOCK = "finder", "manifest.json", ".lock"
 # stage, passages more, passages in all if that is known
 Advance = Callable[[str, int, int | None], None]
@@ -45,6 +47,30 @@ Advance = Callable[[str, int, int | None], None]
 Prepare = Callable[[Sequence[Passage], Path, Progress], None]
 # with the model of an `ExpandingRetriever`
 RunProgram = Callable[[Program[Sequence[Passage]]], Sequence[Passage]]
+
+
+class _StoredCorpus(Artifact):
+    """The facts of `passages.Corpus`. Other keys are counts, such as the passages without triples."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Count] = Field(init=False)
+
+    hash: str
+    count: Annotated[Count, Field(gt=0)]
+    equal_texts: Count
+
+
+class _StoredFile(Artifact):
+    bytes: Count
+    sha256: str
+
+
+class _Manifest(Artifact):
+    format: Literal[3]
+    corpus: _StoredCorpus
+    made_from: Mapping[str, Json]
+    retriever: Mapping[str, Json]
+    files: Mapping[str, _StoredFile]
 
 
 @dataclass(frozen=True)
@@ -92,8 +118,11 @@ class IndexFolder:
                     if not earlier["corpus"].get("failed"):
                         return earlier
                 with explain_storage_errors(self.path):
-                    (self.path / MANIFEST).unlink()
-                    shutil.rmtree(self.path / FINDER, ignore_errors=True)
+                    remove(self.path / FINDER)
+            # a damaged folder can have a link or a folder instead of a file
+            with explain_storage_errors(self.path):
+                for name in (MANIFEST, LINES, OFFSETS, TITLES):
+                    remove(self.path / name)
             corpus = store(passages, self.path, lambda n: advance("reading", n, None))
             with explain_storage_errors(self.path):
                 finder = ensure_dir(self.path / FINDER)
@@ -114,16 +143,14 @@ class IndexFolder:
                 measured = self.retriever if isinstance(self.retriever, MeasuredRetriever) else None
                 lacks = measured.count_lacks(stored, finder) if measured else {}
             with explain_storage_errors(self.path):
-                files = [self.path / name for name in (LINES, OFFSETS, TITLES)]
-                files += sorted(file for file in finder.rglob("*") if file.is_file())
                 described = {
-                    str(file.relative_to(self.path)): {
-                        "bytes": file.stat().st_size,
-                        "sha256": quick_sha256(file),
+                    name: {
+                        "bytes": (self.path / name).stat().st_size,
+                        "sha256": quick_sha256(self.path / name),
                     }
-                    for file in files
+                    for name in self._list_files()
                 }
-            manifest = {
+            manifest: dict[str, Json] = {
                 "format": FORMAT,
                 "corpus": {
                     **asdict(corpus),
@@ -151,27 +178,47 @@ class IndexFolder:
         """
         if not self.finished():
             raise DataError(f"{self.path}: no finished index. Run: {self.command}")
+        file, remedy = self.path / MANIFEST, f"Delete the folder and run: {self.command}"
+        manifest: dict[str, Any] = read_json(file, remedy=remedy)
+        check_json(_Manifest, manifest, str(file), remedy)
+        expected = {"made_from": self.made_from, "retriever": identity_of(self.retriever)}
+        for key, wanted in json.loads(json.dumps(expected)).items():
+            saved, name = manifest[key], "corpus" if key == "made_from" else key
+            if differing := [
+                f"{setting} ({saved.get(setting)} → {wanted.get(setting)})"
+                for setting in sorted({*saved, *wanted})
+                if saved.get(setting) != wanted.get(setting)
+            ]:
+                raise self._reject(
+                    f"the index of another {name}: it differs in {', '.join(differing)}"
+                )
+        self._check_files(manifest["files"], hash_file)
+        with closing(StoredPassages(self.path)) as passages:
+            if len(passages) != manifest["corpus"]["count"]:
+                raise self._reject(f"damaged index: {MANIFEST} has another number of passages")
+        return manifest
+
+    def _check_files(
+        self, files: Mapping[str, Mapping[str, Any]], hash_file: Callable[[Path], str]
+    ) -> None:
+        """Raise DataError if a file changed, is missing, or is not in the manifest."""
         try:
-            manifest: dict[str, Any] = decode_json((self.path / MANIFEST).read_bytes())
-            if manifest["format"] != FORMAT:
-                raise self._reject(f"format {manifest['format']} where {FORMAT} is expected")
-            expected = {"made_from": self.made_from, "retriever": identity_of(self.retriever)}
-            for key, wanted in json.loads(json.dumps(expected)).items():
-                saved, name = manifest[key], "corpus" if key == "made_from" else key
-                if differing := [
-                    f"{setting} ({saved.get(setting)} → {wanted.get(setting)})"
-                    for setting in sorted({*saved, *wanted})
-                    if saved.get(setting) != wanted.get(setting)
-                ]:
-                    raise self._reject(
-                        f"the index of another {name}: it differs in {', '.join(differing)}"
-                    )
-            for name, described in manifest["files"].items():
+            for name, described in files.items():
                 if hash_file(self.path / name) != described["sha256"]:
                     raise self._reject(f"damaged index: {name} changed since it was written")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            # opening an index can add hidden files, such as locks
+            names = [name for name in self._list_files() if not Path(name).name.startswith(".")]
+        except (OSError, ValueError) as error:
             raise self._reject(f"damaged index ({error})") from error
-        return manifest
+        if unlisted := [name for name in names if name not in files]:
+            raise self._reject(f"damaged index: {unlisted[0]} is not in {MANIFEST}")
+
+    def _list_files(self) -> Iterator[str]:
+        """Yield the names of the files of the corpus and the retriever."""
+        yield from (LINES, OFFSETS, TITLES)
+        for file in sorted((self.path / FINDER).rglob("*")):
+            if file.is_file():
+                yield str(file.relative_to(self.path))
 
     def verify(self) -> Mapping[str, Any]:
         """Return the manifest after reading every file."""

@@ -308,6 +308,14 @@ def network_disk(folder: Path) -> str:
     return kind if kind in NETWORK_DISKS else ""
 
 
+def remove(path: Path) -> None:
+    """Remove a file, a link or a folder with its files, if there is one. Raise OSError if the disk refuses."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def remove_folder(folder: Path, root: Path) -> None:
     """Remove a folder, and then empty folders between it and `root`. Ignore errors of the disk."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from kgqa.artifacts.sweep import Sweep
 from kgqa.artifacts.trained import Trained
 from kgqa.artifacts.verdicts import VERDICTS, read_verdicts
 from kgqa.cache.shared import SharedReplies
+from kgqa.calls import Search
 from kgqa.config.files import load_yaml
 from kgqa.datasets.corpus import read as read_corpus
 from kgqa.datasets.verified import load_flagged
@@ -37,10 +38,13 @@ from kgqa.experiment.prediction_files import read_predictions
 from kgqa.extras.viewer.table import read_rows
 from kgqa.kg.exchange import IMPORT_FORMATS, read_passages
 from kgqa.retrieval.dense import PROGRESS, _read_progress
+from kgqa.retrieval.index import IndexFolder
+from kgqa.retrieval.lexical import Tfidf
 from kgqa.retrieval.vector_store import VectorStore
 from kgqa.runtime.monitor import read_heartbeats
 from tests.fuzz.test_files import FUZZ, temporary_folder
 from tests.fuzz.test_stored_files import CHANGES, Change, read_or_refuse
+from tests.retrieval.conftest import MADE_FROM, PASSAGES
 
 SAVED = Path(__file__).parents[1] / "golden/artefacts"
 
@@ -244,6 +248,38 @@ def test_any_progress_of_an_index_is_a_count(change: Change) -> None:
     with temporary_folder() as folder:
         (folder / PROGRESS).write_bytes(change(b'{"done": 4, "settings": {"a": 1}}'))
         assert 0 <= _read_progress(folder, {"a": 1}) < 2**63
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> IndexFolder:
+    """A finished index with few small files."""
+    path = tmp_path_factory.mktemp("index")
+    folder = IndexFolder(path, Tfidf(), MADE_FROM, "kgqa data index dataset=d")
+    folder.build(PASSAGES, lambda *_: None)
+    return folder
+
+
+def search_railways(folder: IndexFolder) -> Any:
+    with closing(folder.open()) as opened:
+        return opened.search([Search("Which railway carried slate?", 3)])
+
+
+@FUZZ
+@given(change=CHANGES, share=st.floats(0, 1, exclude_max=True))
+def test_any_file_of_an_index_is_never_believed(
+    index: IndexFolder, change: Change, share: float
+) -> None:
+    with temporary_folder() as folder:
+        damaged = replace(index, path=folder / "index")
+        shutil.copytree(index.path, damaged.path)
+        files = sorted(file for file in damaged.path.rglob("*") if file.is_file())
+        file = files[int(share * len(files))]
+        file.write_bytes(change(file.read_bytes()))
+        expected = search_railways(index)
+        result = read_or_refuse(lambda: search_railways(damaged), damaged.path)
+        assert result in (None, expected)
+        damaged.build(PASSAGES, lambda *_: None)
+        assert search_railways(damaged) == expected
 
 
 TEXTS = ("one", "two", "three")

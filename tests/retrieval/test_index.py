@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.passages import StoredPassages, store
 from kgqa.retrieval.search import PassageIndex, PoolIndex
 from kgqa.types import Json, Passage
-from kgqa.util.fs import lock_file
+from kgqa.util.fs import lock_file, remove
 from tests.retrieval.conftest import PASSAGES, retriever_of
 
 QUERY = "Which railway carried slate to the harbour of Ostrand?"
@@ -214,6 +215,49 @@ def test_a_damaged_index_is_refused_and_built_again(folder: IndexFolder, damage:
             DataError, match=r"damaged index: passages\.jsonl changed since it was written"
         ):
             check()
+    with opened(folder) as index:
+        assert titles(index, Search(QUERY, 1)) == [["Ostrand railway"]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda manifest: manifest.pop("corpus"),
+        lambda manifest: manifest.update(corpus=5),
+        lambda manifest: manifest["corpus"].update(count=41),
+        lambda manifest: manifest["corpus"].update(failed="x"),
+        lambda manifest: manifest["corpus"].pop("equal_texts"),
+        lambda manifest: manifest["files"].pop("passages.jsonl"),
+        lambda manifest: manifest["files"].pop("finder/meta.json"),
+        lambda manifest: manifest.update(files={}),
+    ],
+    ids=["no corpus", "wrong type", "count", "text", "no key", "corpus file", "file", "no files"],
+)
+def test_changed_manifest_is_rejected(folder: IndexFolder, change: Any) -> None:
+    folder.build(iter(PASSAGES), silent)
+    manifest = json.loads((folder.path / "manifest.json").read_text())
+    change(manifest)
+    (folder.path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match="Delete the folder and run: kgqa data index dataset=d"):
+        folder.open()
+    with opened(folder) as index:
+        assert titles(index, Search(QUERY, 1)) == [["Ostrand railway"]]
+
+
+@pytest.mark.parametrize("kind", ["folder", "loop", "pipe", "dead link"])
+@pytest.mark.parametrize("name", ["manifest.json", "passages.jsonl", "titles.npy", "finder"])
+def test_file_of_another_kind_is_replaced(folder: IndexFolder, name: str, kind: str) -> None:
+    folder.build(iter(PASSAGES), silent)
+    file = folder.path / name
+    remove(file)
+    if kind == "folder":
+        file.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to(name if kind == "loop" else "nowhere")
+    with pytest.raises(DataError, match=r"Delete the folder and run|no finished index"):
+        folder.open()
     with opened(folder) as index:
         assert titles(index, Search(QUERY, 1)) == [["Ostrand railway"]]
 
