@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from kgqa.artifacts.sweep import find_runs
 from kgqa.cli.commands import CALIBRATION_KEYS, QUESTION_KEYS
 from kgqa.cli.terminal import Terminal
 from kgqa.config.building import check_value
+from kgqa.config.composing import compose
 from kgqa.config.overrides import override_values, parse_override
 from kgqa.errors import ConfigError
 from kgqa.experiment.calibration import sample_sheet
@@ -24,6 +26,7 @@ from kgqa.experiment.evaluate import (
     open_predictions,
 )
 from kgqa.experiment.evaluate import evaluate as evaluate_answers
+from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.explain import explain as explain_run
 from kgqa.experiment.plan import plan_comparison
 from kgqa.report.evaluation import evaluation_sections, evaluations_section
@@ -50,7 +53,7 @@ def evaluate(args: Namespace, terminal: Terminal) -> None:
     _check_evaluate(args)
     values = override_values(args.overrides)
     own = [override for override in args.overrides if parse_override(override).group != "labels"]
-    experiment = compose_experiment(own)
+    experiment = _compose(own)
     if args.predictions:
         answered = open_predictions(
             list(map(Path, args.positionals)), experiment, subset=args.subset
@@ -82,6 +85,14 @@ def evaluate(args: Namespace, terminal: Terminal) -> None:
             evaluated[0].evaluation.source, evaluation_sections(evaluated[0].evaluation)
         )
     terminal.lines(f"evaluation: {each.file}" for each in evaluated if each.file)
+
+
+def _compose(overrides: Sequence[str]) -> Experiment:
+    """Compose the experiment. The server and the model are only looked for if a judge calls a model."""
+    experiment = compose_experiment(overrides, config=compose(overrides))
+    if experiment.judge is None or not experiment.judge.role_forms:
+        return experiment
+    return compose_experiment(overrides)
 
 
 def _check_evaluate(args: Namespace) -> None:

@@ -366,6 +366,15 @@ def test_runs_without_labels_use_the_rates_of_others(kgqa: Kgqa) -> None:
     assert "corrected by labels of other runs" in ran.out
 
 
+@pytest.mark.parametrize("judge", ["judge=em", "judge=containment", "scoring=drop"])
+def test_server_is_not_contacted_without_a_need(kgqa: Kgqa, judge: str) -> None:
+    folder = answered(kgqa)
+    # there is no server at this port
+    ran = kgqa("evaluate", str(folder), judge, "server=http://127.0.0.1:9/v1")
+    assert (ran.code, ran.err) == (0, "")
+    assert "127.0.0.1" not in ran.out
+
+
 def test_server_judges_a_run(kgqa: Kgqa) -> None:
     pytest.importorskip("aiohttp")
     folder = answered(kgqa)
