@@ -49,6 +49,14 @@ class RunSettings:
             "development sets (§C.1, as its released code samples them from the official train file)."
         ),
     ] = None
+    sample_by: Annotated[
+        Literal["hops", "type"] | None,
+        Setting(
+            "Balance `sample`: the same number of questions of each number of hops or of each type, while the file has "
+            "enough of them. null: sample from all questions alike."
+        ),
+        AddedLater(),
+    ] = None
     ids: Annotated[
         tuple[str, ...] | None,
         Setting("Ids of the questions to answer, e.g. ids=[a,b]. null: all."),

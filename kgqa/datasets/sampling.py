@@ -1,8 +1,10 @@
-"""Samples of questions that a paper's program draws."""
+"""Order questions for a sample, or sample them as a paper's program does."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Literal
 
 from kgqa.errors import ConfigError
 from kgqa.types import Question
@@ -14,6 +16,18 @@ TRAIN_SIZES = {
     "musique": 19_938,
 }  # of the official training files
 TRACE_COUNT = 500
+
+
+def alternate(questions: Sequence[Question], attribute: Literal["hops", "type"]) -> list[Question]:
+    """Return the questions so that the values of an attribute take turns: the first of each value, then the second."""
+    turns = Counter[object]()
+
+    def next_turn(question: Question) -> int:
+        value = getattr(question, attribute)
+        turns[value] += 1
+        return turns[value]
+
+    return sorted(questions, key=next_turn)
 
 
 def sample_as_trace(questions: Sequence[Question], dataset: str) -> list[Question]:

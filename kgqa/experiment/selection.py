@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kgqa.config import building as parts
 from kgqa.config.files import Config
 from kgqa.config.run_keys import DATASET_KEYS, RunSettings
-from kgqa.datasets.sampling import sample_as_trace
+from kgqa.datasets.sampling import alternate, sample_as_trace
 from kgqa.errors import ConfigError, nearest
 from kgqa.protocols import Dataset
 from kgqa.types import Json, Question
@@ -157,9 +157,12 @@ class QuestionSelection:
     def _sample(self, questions: list[Question]) -> list[Question]:
         """Return `sample` of the questions in file order. Whether an id is sampled depends on it and the seed only.
 
+        With `sample_by`, it also depends on the other questions. A larger sample contains a smaller one either way.
         `sample=trace_paper` returns the questions of TRACE's development set.
         """
-        count = self.settings.sample
+        count, attribute = self.settings.sample, self.settings.sample_by
+        if attribute is not None and not isinstance(count, int):
+            raise ConfigError(f"sample_by={attribute}: works only with a number. Add sample=N")
         if count is None:
             return questions
         if isinstance(count, str):
@@ -169,8 +172,14 @@ class QuestionSelection:
                 f"sample={count}: only {len(questions):,} questions. Remove sample= to use all"
             )
         order = sorted(
-            (text_digest(f"{self.settings.seed} {question.id}"), question.id)
-            for question in questions
+            questions, key=lambda each: (text_digest(f"{self.settings.seed} {each.id}"), each.id)
         )
-        ids = {id_ for _, id_ in order[:count]}
+        if attribute is not None:
+            if not any(getattr(question, attribute) for question in questions):
+                raise ConfigError(
+                    f"sample_by={attribute}: the questions of dataset={self.name} have no {attribute}. "
+                    "Remove sample_by="
+                )
+            order = alternate(order, attribute)
+        ids = {question.id for question in order[:count]}
         return [question for question in questions if question.id in ids]

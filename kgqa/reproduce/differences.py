@@ -194,7 +194,8 @@ def _describe_questions(experiment: Experiment) -> str:
     if settings.sample == TRACE_SAMPLE:  # the paper's
         return f"{limit}these" if limit else ""
     if settings.sample is not None:
-        return f"{limit}{settings.sample:,} questions of the {split} split, sampled with seed={settings.seed}"
+        balance = f", balanced by {settings.sample_by}" if settings.sample_by else ""
+        return f"{limit}{settings.sample:,} questions of the {split} split, sampled with seed={settings.seed}{balance}"
     return f"{limit}all questions of the {split} split"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from kgqa.experiment.prepare.triples import extract_all
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
 from kgqa.runtime.display import QUIET
+from kgqa.types import Question
 from tests.unit.files import write
 
 
@@ -213,3 +216,42 @@ def test_missing_stop_strings_are_reported_first(
     )
     with Session(experiment, calls=cache) as session, refused:
         check(session)
+
+
+def sample_demo(*overrides: str) -> list[Question]:
+    words = ("method=golden", "dataset=demo", "engine=scripted", *overrides)
+    return list(compose_experiment(words).data.questions)
+
+
+@pytest.mark.parametrize("attribute", ["hops", "type"])
+def test_sample_has_equal_shares(attribute: str) -> None:
+    every = Counter(getattr(question, attribute) for question in sample_demo())
+    count = 2 * len(every)
+    balanced = sample_demo(f"sample={count}", f"sample_by={attribute}")
+    assert Counter(getattr(question, attribute) for question in balanced) == dict.fromkeys(every, 2)
+    larger = sample_demo(f"sample={count + 3}", f"sample_by={attribute}")
+    assert {question.id for question in balanced} < {question.id for question in larger}
+
+
+def test_balanced_sample_can_be_all_questions() -> None:
+    assert sample_demo("sample=36", "sample_by=hops") == sample_demo()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        pytest.param(["sample_by=hops"], "works only with a number. Add sample=N", id="no sample"),
+        pytest.param(
+            ["sample=1", "sample_by=type", "dataset=flashrag", "dataset.path=own.jsonl"],
+            "the questions of dataset=flashrag have no type",
+            id="no types",
+        ),
+    ],
+)
+def test_balanced_sample_needs_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write("own.jsonl", {"id": "a", "question": "Who?", "golden_answers": ["Ann"]})
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        sample_demo(*overrides)
