@@ -66,10 +66,14 @@ def _run(arguments: Sequence[str]) -> int:
     args = command.parse(words)
 
     from kgqa.cli.terminal import Terminal
+    from kgqa.config.overrides import find_repeated, override_key
     from kgqa.runtime.display import log_lines
 
-    writes_data = getattr(args, "json", False) or getattr(args, "stdio", False)
+    writes_data = any(getattr(args, option, False) for option in ("json", "stdio", "cfg"))
     terminal = Terminal(sys.stderr if writes_data else sys.stdout)
+    for override in find_repeated(args.overrides):
+        key = override_key(override)
+        terminal.line(f"warning: {key}= is set more than once. The last one counts: {override}")
     with log_lines(terminal), terminal.showing_work():
         return command.run(args, terminal)
 

@@ -83,6 +83,17 @@ def split_overrides(
     return [tuple(part) for part in parts]
 
 
+def find_repeated(overrides: Iterable[str]) -> list[str]:
+    """Return the last override of each key that is set more than once. It is the one that counts."""
+    repeated = {}
+    seen = set()
+    for override in map(parse_override, overrides):
+        if override.key in seen:
+            repeated[override.key] = override.text
+        seen.add(override.key)
+    return list(repeated.values())
+
+
 def override_values(overrides: Iterable[str]) -> dict[str, str]:
     """Return the values by key. The last one of the same key counts."""
     return {override.key: override.value for override in map(parse_override, overrides)}

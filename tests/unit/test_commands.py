@@ -159,7 +159,10 @@ def test_usage_error_is_one_line_with_a_fix(
 
 def test_last_value_of_a_key_counts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--cfg", "limit=2", "method=golden", "limit=3"]) == 0
-    assert "limit: 3" in capsys.readouterr().out  # the last one counts
+    output = capsys.readouterr()
+    assert "limit: 3" in output.out
+    assert "limit= is set more than once. The last one counts: limit=3" in output.err
+    assert "method=" not in output.err
 
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
