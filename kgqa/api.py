@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.metrics import Estimate, Metrics
 from kgqa.artifacts.run import FinishedRun, find_run
 from kgqa.artifacts.sweep import find_runs
 from kgqa.artifacts.trace import TracedQuestion, find_question
@@ -49,6 +49,11 @@ class Run:
     def metrics(self) -> Metrics:
         """Return `metrics.json`: scores in percent with intervals, costs, retrieval, the judge."""
         return self._find_finished.metrics
+
+    @property
+    def scores(self) -> Mapping[str, Estimate]:
+        """Return the scores by name in percent, each with its interval: `run.scores["f1"].mean`."""
+        return self.metrics.scores
 
     @cached_property
     def predictions(self) -> list[Row]:

@@ -179,9 +179,11 @@ def find_question(folder: Path, question_id: str) -> TracedQuestion:
         if traced.question.id == question_id:
             return traced
         ids.append(traced.question.id)
-    raise ConfigError(
-        f"{question_id}: no such question in {folder}. {nearest(question_id, ids[:2000])}"
-    )
+    if question_id.isdecimal():
+        hint = f"Name a question by its id. List them: kgqa show {folder}"
+    else:
+        hint = nearest(question_id, ids[:2000])
+    raise ConfigError(f"{question_id}: no such question in {folder}. {hint}")
 
 
 def read_frames(folder: Path) -> Iterator[tuple[int, TracedQuestion]]:

@@ -139,8 +139,11 @@ class Command:
         args, left = parser.parse_known_args(words)
         for word in left:
             if word.startswith("-"):
+                usages = " ".join(each.usage for each in self.positionals)
                 hint = nearest(word, [*(option.names[-1] for option in options), "--help"])
-                if self.has_keys:
+                if word.strip("-").upper() in re.findall("[A-Z]+", usages):
+                    hint = f"Write the value without it: {self.program} {usages}"
+                elif self.has_keys:
                     hint += " Settings are written KEY=VALUE, such as limit=3."
                 raise ConfigError(f"{word}: no such option of {self.program}. {hint}")
         for option in options:

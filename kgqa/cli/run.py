@@ -10,6 +10,7 @@ from kgqa.artifacts.run import MADE_UP, NAMED, SCRIPTED
 from kgqa.cli.terminal import Terminal
 from kgqa.config.composing import compose
 from kgqa.config.files import format_yaml
+from kgqa.errors import ConfigError
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.run import Executed, execute
@@ -27,6 +28,10 @@ def run(args: Namespace, terminal: Terminal) -> int:
             escape_control(format_yaml({key: config[key] for key in config if key != "choices"}))
         )
         return 0
+    if args.multirun and not args.overrides:
+        raise ConfigError(
+            "kgqa run -m: nothing to run. Add keys with lists of values, e.g. kgqa run -m method=trace,ircot limit=8"
+        )
     if args.multirun or any(override.startswith("repeats=") for override in args.overrides):
         from kgqa.cli.sweep import sweep
 

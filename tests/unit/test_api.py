@@ -38,6 +38,7 @@ def test_run_returns_metrics_rows_and_calls() -> None:
     assert len({tuple(row) for row in run.predictions}) == 1
     mean = sum(float(str(row["f1"])) for row in run.predictions) / 3
     assert run.metrics.score("f1").mean == pytest.approx(mean, abs=0.05)
+    assert run.scores["f1"] == run.metrics.score("f1")
     assert (
         run.question(str(run.predictions[1]["question_id"])).prediction.answer
         == run.predictions[1]["answer"]
@@ -112,6 +113,9 @@ def test_a_question_is_answered_over_ones_own_passages() -> None:
         pytest.param(lambda: kgqa.load("nowhere"), "nowhere", id="unknown run"),
         pytest.param(
             lambda: golden().question("none"), "none: no such question", id="unknown question"
+        ),
+        pytest.param(
+            lambda: golden().question("3"), "Name a question by its id", id="number of a question"
         ),
         pytest.param(
             lambda: kgqa.compare(golden()),

@@ -84,6 +84,12 @@ def test_long_values_and_folders_named_like_keys(
             id="show a b c",
         ),
         pytest.param("show a --limit 0", "--limit 0: must be at least 1", id="show a --limit 0"),
+        pytest.param(
+            "show last --question 3",
+            "--question: no such option of kgqa show. Write the value without it: kgqa show RUN [QUESTION]",
+            id="show last --question 3",
+        ),
+        pytest.param("run -m", "kgqa run -m: nothing to run. Add keys with lists", id="run -m"),
         pytest.param("compare", "RUN is missing. Example: kgqa compare demo/trace", id="compare"),
         pytest.param(
             "report a --format htm",
