@@ -12,6 +12,7 @@ from kgqa.artifacts.run import find_run
 from kgqa.cache.maintenance import check, export_calls, import_calls, prune, stats
 from kgqa.cache.store import FILE
 from kgqa.cli.terminal import Terminal
+from kgqa.config.files import config_files
 from kgqa.config.scaffolding import copy_prompt, write_scaffold
 from kgqa.errors import ConfigError
 from kgqa.experiment.replay import replay
@@ -154,7 +155,9 @@ def new(args: Namespace, terminal: Terminal) -> None:
     files = [copy_prompt(name)] if group == "prompt" else write_scaffold(group, name, *source)
     terminal.lines(files)
     if group == "prompt":
-        name = name.partition("/")[0]
+        folder = name.partition("/")[0]
+        # several methods share the prompts of reader/
+        name = folder if folder in config_files("method") else "NAME"
     terminal.line(f"\nNext:\n  {FIRST_RUNS[group].format(name=name)}")
     install = "" if is_available("pytest") else "pip install pytest && "
     terminal.lines(

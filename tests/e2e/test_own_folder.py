@@ -279,7 +279,7 @@ def test_runs_with_other_prompts_differ_in_the_list(kgqa: Run, tmp_path: Path) -
     line = "run method=golden dataset=demo engine=scripted limit=2"
     kgqa(line)
     assert "code, prompts or data" not in kgqa("runs")
-    kgqa("new prompt reader/answer")
+    assert "kgqa run method=NAME dataset=demo" in kgqa("new prompt reader/answer")
     template = tmp_path / "prompts" / "reader" / "answer.j2"
     template.write_text(
         template.read_text(encoding="utf-8").replace(
