@@ -106,7 +106,7 @@ class Dense:
         Count,
         Setting(
             "Ivf: number of lists that a query looks into.",
-            ours="chosen by recall, see docs/dev/LOG.md",
+            ours="chosen by recall, see docs/SCALING.md",
             only_if=INVERTED,
         ),
     ] = 64
@@ -135,7 +135,7 @@ class Dense:
         Count,
         Setting(
             "Hnsw: candidates that a query follows.",
-            ours="chosen by recall, see docs/dev/LOG.md",
+            ours="chosen by recall, see docs/SCALING.md",
             only_if=LINKED,
         ),
     ] = 256
