@@ -1,0 +1,75 @@
+"""The pages of docs/ can be found, and are complete where the code says what they must have."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kgqa.cli.key_help import explain
+from kgqa.config.files import config_files, group_names
+from kgqa.reproduce.tables import load_table, table_ids
+from tests.shown_commands import ROOT
+
+README = ROOT / "README.md"
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+# what a user sets, by the name's start
+SET_BY_USERS = re.compile(
+    "(ANTHROPIC|CUDA|GEMINI|HF|KGQA|MLFLOW|OPENAI|SSL|TAGME|WANDB|XDG)_[A-Z_]+[A-Z]"
+)
+SET_BY_KGQA = {
+    "KGQA_SESSION": "marks the processes of an agent",
+    "MLFLOW_DISABLE_TELEMETRY": "kgqa switches it on",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "kgqa lowers it",
+}
+
+
+def find_linked_pages(page: Path) -> set[Path]:
+    """Return the pages of this folder tree that a page links to."""
+    targets = re.findall(r"\]\(([^)#\s]+\.md)", page.read_text(encoding="utf-8"))
+    return {(page.parent / target).resolve() for target in targets if "://" not in target}
+
+
+def test_readme_reaches_each_page_in_two_clicks() -> None:
+    first = find_linked_pages(README)
+    second = {linked for page in first if page.is_file() for linked in find_linked_pages(page)}
+    assert [page.name for page in PAGES if page not in first | second] == []
+
+
+def find_variables() -> set[str]:
+    """Return the environment variables that the code names."""
+    names = set()
+    for file in (ROOT / "kgqa").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names |= {node.value} if SET_BY_USERS.fullmatch(node.value) else set()
+    return names - SET_BY_KGQA.keys()
+
+
+@pytest.mark.parametrize("variable", sorted(find_variables()))
+def test_environment_variable_is_documented(variable: str) -> None:
+    page = (ROOT / "docs/ENVIRONMENT.md").read_text(encoding="utf-8")
+    assert f"`{variable}`" in page
+
+
+def test_readme_counts_published_tables() -> None:
+    ids = list(table_ids())
+    cells = sum(len(load_table(name).cells) for name in ids)
+    text = README.read_text(encoding="utf-8")
+    assert f"{len(ids)} tables and figures of ten papers ({cells:,} cells)" in text
+    assert len({name.partition("/")[0] for name in ids}) == 10
+
+
+def test_bibtex_entry_has_the_version_of_citation_file() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    faq = (ROOT / "docs/FAQ.md").read_text(encoding="utf-8")
+    assert f"version = {{{citation['version']}}}" in faq
+
+
+@pytest.mark.parametrize("group", group_names())
+def test_help_names_user_pages_only(group: str) -> None:
+    texts = [explain(group, [f"{group}={name}"]) for name in config_files(group)]
+    assert [page for text in texts for page in re.findall(r"docs/dev/\S+", text)] == []
