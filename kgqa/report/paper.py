@@ -19,7 +19,7 @@ from kgqa.report.columns import name_by_settings
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
 from kgqa.report.shares import RunShares, Shares, read_shares
 from kgqa.scoring.comparison import ALPHA, holm, permutation
-from kgqa.scoring.questions import METRICS
+from kgqa.scoring.questions import METRICS, shown_score
 from kgqa.scoring.repeats import compare_repeats, repeated_estimate
 from kgqa.util.settings import declared_fields
 from kgqa.util.text import pluralize
@@ -105,7 +105,7 @@ class Entry:
             repeated = repeated_estimate(self.by_repeat(metric))
             return repeated.estimate if repeated else UNDEFINED
         if metric in METRICS:
-            return self.run.metrics.score(metric)
+            return shown_score(self.run.metrics, metric)
         judge = self.shares.judge
         estimates = {"judge": judge.accuracy, "corrected": judge.corrected} if judge else {}
         return estimates.get(metric) or UNDEFINED
@@ -286,7 +286,7 @@ class PaperTable:
         parts = [
             f"Scores in percent with {named}." if named else "Scores in percent.",
             f"Questions: {', '.join(counts)}. Scored by the rules of {', '.join(profiles)}.",
-            f"The 95% intervals of single scores reach up to ±{self._widest():.1f} points.",
+            f"The 95% intervals of single scores end at most {self._widest():.1f} points from the score.",
             "Best: bold. Second best: underlined.",
         ]
         if self.baseline is not None:

@@ -8,14 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from kgqa.artifacts.metrics import METRICS
+from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS, question_ids
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.schema import AGAIN
 from kgqa.artifacts.trace import TRACE, TracedQuestion, read_frames, read_question, read_trace
 from kgqa.artifacts.verdicts import Judgement, Judgements
 from kgqa.errors import DataError
-from kgqa.scoring.questions import ScoredQuestion, percent_scores, score_question
+from kgqa.scoring.questions import (
+    ScoredQuestion,
+    percent_scores,
+    score_question,
+    shown_score,
+)
 from kgqa.types import Json
 from kgqa.util.fs import replace_file
 
@@ -61,7 +66,7 @@ def report_question(
         "gold": list(question.answers),
         "answer": prediction.scored_answer,
         "error": prediction.error,
-        **percent_scores(scored, run.metrics if run else None),
+        **_shown_percents(scored, run.metrics if run else None),
         "verdict": judgement.shown if judgement else None,
         "hops": question.hops,
         "type": question.type,
@@ -73,6 +78,18 @@ def report_question(
         "output_tokens": sum(usage.output_tokens for usage in usages),
     }
     return ReportedQuestion(row, traced, judgement)
+
+
+def _shown_percents(
+    scored: ScoredQuestion | None, metrics: Metrics | None
+) -> dict[str, float | None]:
+    """Return the scores of a question, without those of passages if the run used none."""
+    percents = percent_scores(scored, metrics)
+    if metrics is None:
+        return percents
+    return {
+        name: value if shown_score(metrics, name).n else None for name, value in percents.items()
+    }
 
 
 def is_right(row: QuestionRow) -> bool:

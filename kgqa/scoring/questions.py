@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator,
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from kgqa.artifacts.metrics import ScoreSummary
+from kgqa.artifacts.metrics import UNDEFINED, Estimate, ScoreSummary
 from kgqa.artifacts.predictions import Prediction
 from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.metrics import abstains, containment, score
@@ -267,6 +267,13 @@ def percent_scores(
             share = metric.share(row) if row and summary and summary.score(name).n else None
             scores[name] = None if share is None else round(100 * share, _DIGITS)
     return scores
+
+
+def shown_score(summary: ScoreSummary, name: str) -> Estimate:
+    """Return a score for tables: undefined if it is one of passages and no question used any."""
+    uses_passages = summary.score("support_precision").n > 0
+    is_defined = uses_passages or METRICS[name].of != "passages"
+    return summary.score(name) if is_defined else UNDEFINED
 
 
 def collect_shares(rows: Sequence[ScoredQuestion]) -> dict[str, dict[str, float | None]]:
