@@ -19,6 +19,7 @@ from kgqa.scoring.questions import score_question
 from kgqa.util.text import pluralize, shorten
 
 QUESTIONS_SHOWN = 50
+NOTE_TITLES = {"demonstrations": "few-shot examples in the prompt"}
 MAX_NOTE = 300  # characters of a note
 # of an answer or a reply, without --calls
 MAX_TEXT = 2_000
@@ -131,7 +132,7 @@ def _show_evidence(traced: TracedQuestion, terminal: Terminal, *, with_calls: bo
     for name, value in others.items():
         text = json.dumps(value, ensure_ascii=False)
         terminal.line(
-            f"{name}: {text if with_calls or len(text) <= MAX_NOTE else f'{text[:MAX_NOTE]}…'}"
+            f"{NOTE_TITLES.get(name, name)}: {text if with_calls or len(text) <= MAX_NOTE else f'{text[:MAX_NOTE]}…'}"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 24, 14, 44
@@ -13,8 +14,11 @@ BAR, BAR_LENGTH = 20, 220
 NAME = 44  # characters of a bar's name
 LEGEND_ROW = 18  # pixels of an entry
 _CHARACTER = 6.8  # pixels
+# pixels between two places of a line that labels avoid
+_STEP = 5
 # points of a line from which on they are not marked
 _MANY = 40
+_Box = tuple[float, float, float, float]  # left, top, right, bottom
 COLOURS = ("#2f7fb5", "#c4622d", "#3f9461", "#9a5fb0", "#b58a1a", "#c0467c", "#5a7d8c", "#7f8b2f")
 
 
@@ -172,26 +176,48 @@ def lay_out_points(plot: Plot) -> dict[str, object]:
             (WIDTH - LEFT) / (30 + _CHARACTER * max((len(each.name) for each in legend), default=0))
         ),
     )
-    height = HEIGHT + (6 + LEGEND_ROW * math.ceil(len(legend) / per_row) if legend else 0)
-    labels = list(_place_labels([(x(point.x), y(point.y), point.label) for point in points]))
+    lines = [box for series in plot.series for box in _line_boxes(series, x, y)]
+    named = [point for point in points if point.label]
+    places = [(x(point.x), y(point.y)) for point in named]
+    labels = _place_labels(places, [point.label for point in named], lines)
+    keys: list[tuple[str, str]] = []
+    if len(labels) < len(named):
+        keys = [(f"{number}", point.label) for number, point in enumerate(named, start=1)]
+        labels = _place_labels(places, [number for number, _ in keys], lines)
+    legend_height = 6 + LEGEND_ROW * math.ceil(len(legend) / per_row) if legend else 0
     size = {
         "width": WIDTH,
-        "height": height,
+        "height": HEIGHT + legend_height + LEGEND_ROW * len(keys),
+        "keys_top": HEIGHT + legend_height + 6,
         "legend_top": HEIGHT + 6,
         "legend_row": LEGEND_ROW,
         "per_row": per_row,
     }
-    return {"plot": plot, "x": x, "y": y, "labels": labels, "legend": legend, **size}
+    return {"plot": plot, "x": x, "y": y, "labels": labels, "keys": keys, "legend": legend, **size}
 
 
-def _place_labels(points: Sequence[tuple[float, float, str]]) -> Iterator[tuple[float, float, str]]:
-    """Yield the middle and the text of each label next to its point. A label without free room is only a tooltip."""
-    boxes = [(x - 4, y - 4, x + 4, y + 4) for x, y, _ in points]  # left, top, right, bottom
-    for x, y, label in points:
+def _line_boxes(series: Series, x: _Scale, y: _Scale) -> Iterator[_Box]:
+    """Yield small boxes along the line of a series."""
+    places = [(x(point.x), y(point.y)) for point in series.points] if series.line else []
+    for (left, first), (right, last) in pairwise(places):
+        steps = max(1, math.ceil(math.dist((left, first), (right, last)) / _STEP))
+        for step in range(steps + 1):
+            share = step / steps
+            middle, height = left + share * (right - left), first + share * (last - first)
+            yield middle - 2, height - 2, middle + 2, height + 2
+
+
+def _place_labels(
+    places: Sequence[tuple[float, float]], texts: Sequence[str], lines: Sequence[_Box]
+) -> list[tuple[float, float, str]]:
+    """Return the middle and the text of each label next to its point, if it has free room there."""
+    boxes = [*lines, *((x - 4, y - 4, x + 4, y + 4) for x, y in places)]
+    labels = []
+    for (x, y), label in zip(places, texts, strict=True):
         wide = _CHARACTER * len(label)
-        places = [(start, y + shift) for shift in (4, -6, 16) for start in (x + 7, x - 7 - wide)]
-        places += [(x - wide / 2, y - 9), (x - wide / 2, y + 19)]
-        for left, base in places if label else ():
+        starts = [(start, y + shift) for shift in (4, -6, 16) for start in (x + 7, x - 7 - wide)]
+        starts += [(x - wide / 2, y - 9), (x - wide / 2, y + 19)]
+        for left, base in starts:
             box = (left, base - 10, left + wide, base + 2)
             is_inside = (
                 left > LEFT and box[2] < WIDTH and box[1] > 0 and box[3] < HEIGHT - BOTTOM + 2
@@ -202,5 +228,6 @@ def _place_labels(points: Sequence[tuple[float, float, str]]) -> Iterator[tuple[
             )
             if is_inside and is_free:
                 boxes.append(box)
-                yield round(left + wide / 2, 1), round(base, 1), label
+                labels.append((round(left + wide / 2, 1), round(base, 1), label))
                 break
+    return labels

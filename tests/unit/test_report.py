@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import zlib
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from html import unescape
@@ -32,7 +33,8 @@ from kgqa.extras.viewer.table import columns_of, read_rows
 from kgqa.report import explorer, run_report
 from kgqa.report.explorer import REFERENCE, abridge_call, pack, run_page
 from kgqa.report.exports import write_export, write_report
-from kgqa.report.page import mark_text, notebook_html
+from kgqa.report.page import mark_text, notebook_html, svg
+from kgqa.report.plots import Plot, Point, Series, lay_out_points
 from kgqa.report.questions import RunQuestions
 from kgqa.report.run_report import notices, sections
 from kgqa.report.section import (
@@ -429,6 +431,11 @@ def test_sweep_links_cells_and_omits_passage_scores(
     assert main(["run", "-m", *arguments, "sweep.name=s"]) == 0
     (scores,) = SweepReport.read(Path("outputs/sweeps/s")).tables
     recall = [row[list(scores.header).index("support recall")] for row in scores.rows]
+    csv_recall = [
+        line["support recall"]
+        for line in csv_rows(write_sweep_report(Path("outputs/sweeps/s"), "csv"))
+    ]
+    assert csv_recall == ["", "100.0"]
     # a method without passages has none
     assert recall == ["–", "100.0 [43.9, 100.0]"]
     page = write_sweep_report(Path("outputs/sweeps/s"), "html").read_text("utf-8")
@@ -489,3 +496,27 @@ def test_every_eval_ever_has_failed_questions(run: FinishedRun) -> None:
     assert details == {"failed_questions": "3", "score_of_answered_questions": "100.0000"}
     assert record["model_info"]["additional_details"]["model_availability"] == "unknown"
     assert record["model_info"]["id"].startswith("scripted/")
+
+
+def named_plot(names: Sequence[str]) -> Plot:
+    """Return a plot with a rising line through points that are close to each other."""
+    points = [Point(100 + n, 50 + n, label=name) for n, name in enumerate(names)]
+    line = Series("frontier", [Point(0, 0), Point(200, 100)], 1)
+    return Plot("F1 against cost", "tokens", "F1", [Series("", points, 0, line=False), line])
+
+
+def test_each_point_has_a_name_or_a_number() -> None:
+    plot = named_plot([f"a method with a long name {n}" for n in range(6)])
+    layout: Any = lay_out_points(plot)
+    assert [text for _, _, text in layout["labels"]] == ["1", "2", "3", "4", "5", "6"]
+    assert ">3: a method with a long name 2</text>" in svg(plot)
+
+
+def test_labels_avoid_the_frontier() -> None:
+    layout: Any = lay_out_points(named_plot(["trace"]))
+    ((middle, base, _),) = layout["labels"]
+    height = layout["y"](layout["plot"].series[1].points[0].y)
+    start, end = layout["x"](0), layout["x"](200)
+    top = layout["y"](100)
+    on_line = height + (middle - start) / (end - start) * (top - height)
+    assert abs(on_line - (base - 4)) > 6

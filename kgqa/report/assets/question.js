@@ -117,13 +117,15 @@ function counted(names, written = (name) => name) {
 
 const methodNote = (name, value, traced, titles) => (name === "traversal" && value ? traversalView(value, traced) : noteView(value, titles, traced.answer));
 
+const noteTitle = (name) => (name === "demonstrations" ? "few-shot examples in the prompt" : spaced(name));
+
 /** The method's notes, the passages and the calls. */
 function ledView(row, traced) {
   const passages = passagesOf(traced);
   const titles = new Map(passages.map((passage) => [passage.id, passage.title]));
   const notes = Object.entries(traced.notes || {});
   return [
-    ...notes.flatMap(([name, value]) => [element("h3", null, spaced(name)), methodNote(name, value, traced, titles)]),
+    ...notes.flatMap(([name, value]) => [element("h3", null, noteTitle(name)), methodNote(name, value, traced, titles)]),
     element("h3", null, `passages (${passages.length})`),
     ...passagesView(passages, traced),
     element("h3", null, `calls (${traced.calls.length})`),
