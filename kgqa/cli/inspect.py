@@ -35,6 +35,7 @@ from kgqa.util.text import duration
 
 RUNS_SHOWN = 20
 NO_DIFFERENCE = ("run_name", "output_dir")  # settings that describe no run
+ABOUT_MODEL = "model.about."
 RUNNING = ("work", "stage", "done", "failed", "left", "paid", "for")
 
 
@@ -88,7 +89,14 @@ def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
         shared = [
             key for key in own if key not in NO_DIFFERENCE and all(key in each for each in others)
         ]
-        keys = [key for key in shared if len({each[key] for each in others}) > 1]
+        several = [key for key in shared if len({each[key] for each in others}) > 1]
+        # the settings of a component are omitted if its name differs, and facts about a model always
+        keys = [
+            key
+            for key in several
+            if not key.startswith(ABOUT_MODEL)
+            and ("." not in key or key.partition(".")[0] not in several)
+        ]
         values = " ".join(f"{key}={own[key]}" for key in keys)
         is_count = len({counts.get(other) for other in alike}) == len(alike)
         reason = "number of questions" if is_count else "code, prompts or data"
