@@ -19,17 +19,21 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from kgqa.artifacts.manifest import MANIFEST
+from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import TRACE, read_frames
 from kgqa.cli.main import main
 from kgqa.errors import DataError
 from kgqa.extras.viewer import table
 from kgqa.extras.viewer.table import Row, find_row, read_rows
 from kgqa.report.columns import Measured
+from kgqa.report.exports import write_report
 from kgqa.report.page import svg
+from kgqa.report.questions import RunQuestions
 from kgqa.runtime.monitor import Heartbeat
 from kgqa.util import optional_deps as extras
 from kgqa.util.optional_deps import install_command
 from tests.e2e.browser import Browser
+from tests.e2e.conftest import QUICK
 from tests.viewer.conftest import HOSTILE, SCRIPT
 from tests.viewer.viewing import Viewing
 
@@ -79,7 +83,9 @@ def test_texts_bars_and_points_of_runs() -> None:
         "lengths": "sweep lengths",
     }
     far = replace(row("<far>", 10.0), dataset="wasp<i>", method="<b>")
-    picture = table.draw_plots([*ROWS, far], "tokens / question", "EM")
+    rows = [*ROWS, far]
+    groups = {each.key: each.dataset for each in rows}
+    picture = table.draw_plots(rows, groups, "tokens / question", "EM")
     plots = {key: (svg(bars), svg(points)) for key, (bars, points) in picture.items()}
     assert list(plots) == ["bee", "wasp<i>"]
     bars, points = plots["bee"]
@@ -91,7 +97,7 @@ def test_texts_bars_and_points_of_runs() -> None:
     ]
     assert re.findall(r'text-anchor="end">([^<]*)<', bars) == ["trace · beam 10", "trace · beam 5"]
     assert re.findall(r'text-anchor="end">([^<]*)<', plots["wasp<i>"][0]) == ["&lt;b&gt;"]
-    assert table.draw_plots(ROWS[2:], "tokens / question", "EM") == {}
+    assert table.draw_plots(ROWS[2:], groups, "tokens / question", "EM") == {}
     failed = replace(ROWS[0], figures={"failed questions": Measured(3, of=12)})
     assert failed.mark == ("! 3 failed", "wrong")
     assert replace(ROWS[0], trouble="metrics.json: no JSON").mark == ("! damaged", "wrong")
@@ -180,6 +186,66 @@ def test_answers_side_by_side(viewing: Viewing, keys: dict[str, str]) -> None:
     assert "no run in" in viewing.error("/run/no/such/run/here")
 
 
+def test_methods_without_passages_have_no_support(keys: dict[str, str], folder: Path) -> None:
+    rows = {each.key: each for each in read_rows(folder / "outputs")}
+    assert rows[keys["no_context"]].text("support recall") == ""
+    assert rows[keys["trace"]].text("support recall") != ""
+    run = FinishedRun.read(folder / "outputs" / keys["no_context"])
+    assert {each["support_recall"] for each in RunQuestions(run).rows.values()} == {None}
+    assert "support" not in write_report(run, "md").read_text(encoding="utf-8")
+
+
+WARNED_PAGES = ("/", "/plots", "/compare?")
+
+
+@pytest.mark.parametrize("page", WARNED_PAGES, ids=["runs", "plots", "side by side"])
+def test_pages_warn_of_scripted_replies(viewing: Viewing, keys: dict[str, str], page: str) -> None:
+    if page.startswith("/compare"):
+        page += urlencode([("run", keys["trace"]), ("run", keys["no_context"])])
+    warned = viewing.error(page)
+    assert warned == "Scripted replies: no model was called. The scores are meaningless."
+
+
+def test_other_questions_side_by_side_are_marked(viewing: Viewing, keys: dict[str, str]) -> None:
+    small = next(
+        key for key in keys_of(viewing.get("/?filter=dataset%3Ddemo")) if key.startswith("demo/")
+    )
+    runs = urlencode([("run", keys["trace"]), ("run", small)])
+    warning = "The runs have different questions: A 12, B 2, and 1 in all of them."
+    assert warning in viewing.error(f"/compare?{runs}")
+    same = urlencode([("run", keys["trace"]), ("run", keys["no_context"])])
+    assert "different questions" not in viewing.error(f"/compare?{same}")
+
+
+def test_plots_separate_runs_with_other_questions(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main(["run", "method=no_context", "dataset=demo", "limit=3", *QUICK]) == 0
+    rows = [each for each in read_rows(folder / "outputs") if each.figures]
+    names = table.name_groups(rows)
+    assert set(names.values()) == {"demo, 2 questions", "demo, 3 questions", "musique"}
+    shutil.rmtree(next(row.folder for row in rows if names[row.key] == "demo, 3 questions"))
+
+
+PHONE = "document.documentElement.scrollWidth"
+
+
+@pytest.mark.parametrize("page", ["run", "question", "compare", "plots"])
+def test_pages_fit_a_phone(
+    browser: Browser, viewing: Viewing, keys: dict[str, str], page: str
+) -> None:
+    paths = {
+        "run": f"run/{keys['trace']}",
+        "question": f"question/{keys['trace']}?id=2hop__demo_02",
+        "compare": f"compare?run={keys['trace']}&run={keys['no_context']}",
+        "plots": "plots",
+    }
+    browser.resize(390, 844)
+    browser.visit(viewing.base + paths[page])
+    assert browser.value(PHONE) <= 390
+
+
 def test_report_of_another_version_has_working_scripts(
     viewing: Viewing, keys: dict[str, str], folder: Path
 ) -> None:
@@ -237,6 +303,29 @@ def test_running_work_is_shown(folder: Path, viewing: Viewing) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(beat.model_dump_json())
     assert "questions 3 of 9" in viewing.get("/work")
+    file.unlink()
+
+
+def test_stopped_work_fits_a_phone(browser: Browser, viewing: Viewing, folder: Path) -> None:
+    beat = Heartbeat(
+        what="run",
+        folder="outputs/a/b/c/d",
+        command="kgqa run",
+        stage="questions",
+        pid=1,
+        host="another-machine.example.org",
+        started=time.time() - 900,
+        updated=time.time() - 600,
+        ended=3,
+        count=9,
+    )
+    file = folder / "outputs/.running/stopped.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(beat.model_dump_json())
+    browser.resize(390, 844)
+    browser.visit(viewing.base)
+    assert "no heartbeat" in browser.value("document.getElementById('work').textContent")
+    assert browser.value(PHONE) <= 390
     file.unlink()
 
 

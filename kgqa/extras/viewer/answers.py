@@ -56,6 +56,20 @@ def side_by_side(runs: Sequence[Row], which: str, text: str) -> list[Side]:
     return sides
 
 
+def warn_of_questions(runs: Sequence[Row]) -> list[str]:
+    """Return a warning if the runs have different questions: their scores cannot be compared."""
+    ids = [set(read_answers(run).rows) for run in runs]
+    if all(each == ids[0] for each in ids):
+        return []
+    counts = ", ".join(
+        f"{letter} {len(each):,}" for letter, each in zip(ascii_uppercase, ids, strict=False)
+    )
+    shared = len(set.intersection(*ids))
+    warning = f"The runs have different questions: {counts}, and {shared:,} in all of them."
+    hint = "The scores of the table cannot be compared. The tests use only the questions that are in all runs."
+    return [f"{warning} {hint}"]
+
+
 def compare_scores(runs: Sequence[Row]) -> list[Difference]:
     """Return the paired tests over the questions that all runs have. Runs are named by letters."""
     answers = dict(zip(ascii_uppercase, (read_answers(run).rows for run in runs), strict=False))

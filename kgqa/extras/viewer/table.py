@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.run import SETTINGS, Chosen, RunEntry, list_runs, list_sweeps
+from kgqa.artifacts.run import SCRIPTED, SETTINGS, Chosen, RunEntry, list_runs, list_sweeps
 from kgqa.artifacts.schema import read
-from kgqa.artifacts.sweep import Sweep
+from kgqa.artifacts.sweep import Sweep, questions_asked
 from kgqa.errors import DataError
 from kgqa.report.columns import Measured, columns, name_by_settings
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.runtime.monitor import read_heartbeats
 from kgqa.util.places import outputs
+from kgqa.util.text import pluralize
 
 # columns that are sorted from A to Z
 TEXTS = ("name", "dataset", "method", "model", "status")
@@ -55,6 +56,7 @@ class Row:
     axes: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     trouble: str = ""
+    is_simulated: bool = False
 
     def value(self, column: str) -> float | str | None:
         """Return the value of a field or figure, or None."""
@@ -134,6 +136,7 @@ def _read_run(entry: RunEntry) -> Row:
     return replace(
         row,
         questions=metrics.questions,
+        is_simulated=SCRIPTED in settings.choices.values(),
         figures={
             column.label: figure for column in columns() if (figure := column.measure(metrics))
         },
@@ -228,14 +231,54 @@ def has_words(row: Row, text: str) -> bool:
     return all(word in pairs or word in names for word in text.lower().split())
 
 
-def draw_plots(rows: Sequence[Row], x: str, y: str) -> dict[str, tuple[BarPlot, Plot]]:
-    """Return `y` as bars, and as points against `x`, by dataset. Runs are named by what differs."""
+def warn_of_simulation(rows: Sequence[Row]) -> str:
+    """Return a warning if no model was called in some of the runs, otherwise ""."""
+    runs = [row for row in rows if row.kind == "run" and row.figures]
+    count = sum(row.is_simulated for row in runs)
+    if not count:
+        return ""
+    some = "" if count == len(runs) else f" in {count:,} of {len(runs):,} runs"
+    return f"Scripted replies: no model was called{some}. The scores are meaningless."
+
+
+def name_groups(rows: Sequence[Row]) -> dict[str, str]:
+    """Return by key a name for the questions of each run: its dataset, and their number if runs have different ones."""
+    sets = {row.key: _read_question_set(row.folder, row.written) for row in rows}
+    names: dict[tuple[str, str], str] = {}
+    for row in rows:
+        others = {sets[other.key] for other in rows if other.dataset == row.dataset}
+        name = row.dataset
+        if len(others) > 1:
+            name += f", {pluralize(row.questions or 0, 'question')}"
+            taken = sum(each.partition(" (")[0] == name for each in names.values())
+            place = (row.dataset, sets[row.key])
+            name += f" (set {taken + 1})" if taken and place not in names else ""
+        names.setdefault((row.dataset, sets[row.key]), name)
+    return {row.key: names[row.dataset, sets[row.key]] for row in rows}
+
+
+@lru_cache(maxsize=10_000)
+def _read_question_set(folder: Path, _: float) -> str:
+    """Return a hash of the questions of a run, "" if they cannot be read."""
+    try:
+        return questions_asked(folder)
+    except DataError:
+        return ""
+
+
+def draw_plots(
+    rows: Sequence[Row], groups: Mapping[str, str], x: str, y: str
+) -> dict[str, tuple[BarPlot, Plot]]:
+    """Return `y` as bars, and as points against `x`, by the name of their questions in `groups`, see `name_groups`.
+
+    Runs are named by what differs.
+    """
     titles, plots = titles_of(rows), {}
-    for dataset in sorted({row.dataset for row in rows if y in row.figures}):
+    for dataset in sorted({groups[row.key] for row in rows if y in row.figures}):
         pairs = [
             (titles[row.key], row.figures)
             for row in rows
-            if row.dataset == dataset and y in row.figures
+            if groups[row.key] == dataset and y in row.figures
         ]
         bars = [
             Bar(title, (each := figures[y]).value, each.low, each.high) for title, figures in pairs
