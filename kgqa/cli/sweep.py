@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from kgqa.artifacts.run import MADE_UP
 from kgqa.cli.dry_run import show_estimates
 from kgqa.cli.terminal import Cells, Terminal, style_text
 from kgqa.report.columns import columns
 from kgqa.report.section import MarkedCell, Value
-from kgqa.report.sweeps import SweepReport
+from kgqa.report.sweeps import SweepReport, join_numbers
 from kgqa.runtime.monitor import command_line
 from kgqa.sweeps.grid import SweepRequest, run_search, run_sweep
 
 LEGEND = (
     "bold: best · underlined: second · *: significantly below the best (paired test, Holm, p < 0.05)\n"
-    "±: half of the 95 % interval · calls, tokens, USD: per question · intervals and all columns: report.html"
+    "[low, high]: 95 % interval · calls, tokens, USD: per question · all columns: report.html"
 )
+REPEATED = "a row with several cells: the mean of its runs"
 MARKS = {"best": "bold", "second": "underline"}  # styles
 
 
@@ -42,6 +44,11 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
             [name for name in header if name], map(_show_row, rows), title=table.title, fixed=1
         )
         terminal.line(LEGEND, style="dim")
+    if any(row.is_repeated for _, _, rows in report.groups for row in rows):
+        terminal.line(REPEATED, style="dim")
+    if scripted := [each.cell.number for each in report.done if each.run.simulation_note]:
+        cells = "" if len(scripted) == len(report.done) else f" (cell {join_numbers(scripted)})"
+        terminal.line(f"warning: {MADE_UP}{cells}", alarm=True)
     for number, name, status, why in report.failures():
         terminal.line(f"cell {number} {status}: {name}: {why}", alarm=True)
     counts = Counter(cell.status for cell in sweep.cells)

@@ -26,10 +26,10 @@ class Measured:
 
     @property
     def brief(self) -> str:
-        """Return a score with half the width of its interval, and other figures as they are."""
+        """Return a score with its interval in whole points, and other figures as they are."""
         if self.low is None or self.high is None:
             return str(self)
-        return f"{self.value:.1f} ±{(self.high - self.low) / 2:.0f}"
+        return f"{self.value:.1f} [{self.low:.0f}, {self.high:.0f}]"
 
     def __str__(self) -> str:
         if self.low is not None:

@@ -98,14 +98,20 @@ class SweepRow:
         values = self.first.cell.values
         return (
             name_by_settings({axis: values[axis] for axis in axes if axis in values})
-            or self.first.cell.name
+            or self._whole_name
         )
+
+    @property
+    def _whole_name(self) -> str:
+        """Return the name of a row in which no setting differs from the others."""
+        count = len(self.repeats)
+        return f"mean of {count} runs" if self.is_repeated else self.first.cell.name
 
     def values(self, axes: Sequence[str], base: Path) -> list[MarkedCell]:
         """Return the values that differ. The first one links to the cell's own report, from the folder `base`."""
         link = Path(os.path.relpath(self.first.run.folder / FILES["html"], base)).as_posix()
         cell = self.first.cell
-        first, *others = [cell.values.get(axis, "") for axis in axes] or [cell.name]
+        first, *others = [cell.values.get(axis, "") for axis in axes] or [self._whole_name]
         return [MarkedCell(first, link=link), *map(MarkedCell, others)]
 
 

@@ -378,4 +378,9 @@ def _group(texts: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 
 
 def _cells(numbers: Sequence[int]) -> str:
-    return f"cell {', '.join(map(str, numbers[:12]))}{' …' if len(numbers) > 12 else ''}"
+    return f"cell {join_numbers(numbers)}"
+
+
+def join_numbers(numbers: Sequence[int]) -> str:
+    """Return up to twelve numbers of cells as a list."""
+    return f"{', '.join(map(str, numbers[:12]))}{' …' if len(numbers) > 12 else ''}"

@@ -1,0 +1,40 @@
+"""What tables on the terminal show about runs: settings that differ, repeats, intervals and scripted replies."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.conftest import QUICK, Kgqa
+
+
+@pytest.fixture
+def two_models(kgqa: Kgqa) -> str:
+    for model in ("smollm2_135m", "qwen2_5_coder_1_5b"):
+        assert kgqa("run", "method=golden", "limit=2", f"model={model}", *QUICK).code == 0
+    return kgqa("runs").out
+
+
+@pytest.mark.parametrize("model", ["smollm2_135m", "qwen2_5_coder_1_5b"])
+def test_runs_differ_in_the_name_of_the_model(two_models: str, model: str) -> None:
+    assert f"model={model}" in two_models
+
+
+@pytest.mark.parametrize("key", ["model.about", "model.hub", "model.sha256"])
+def test_facts_about_models_are_no_difference(two_models: str, key: str) -> None:
+    assert key not in two_models
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mean of 2 runs",
+        "a row with several cells: the mean of its runs",
+        "0.0 [0, 66]",
+        "[low, high]: 95 % interval",
+        "warning: engine=scripted calls no model, so the scores are meaningless",
+    ],
+    ids=["name", "note", "interval", "legend", "warning"],
+)
+def test_table_of_repeats_explains_itself(kgqa: Kgqa, text: str) -> None:
+    ran = kgqa("run", "-m", "method=golden", "limit=2", "repeats=2", *QUICK)
+    assert text in f"{ran.out}{ran.err}"
