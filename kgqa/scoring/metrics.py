@@ -14,6 +14,7 @@ from functools import cache
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.scoring.normalisation import (
+    count_words,
     is_number,
     normalise,
     normalise_as_r1_searcher,
@@ -134,8 +135,12 @@ def token_f1(prediction: str, gold: str) -> float:
 
     Without a shared token it is 0, also for two empty answers.
     """
-    mine, theirs = normalise(prediction).split(), normalise(gold).split()
-    return _harmonic_mean((Counter(mine) & Counter(theirs)).total(), len(mine), len(theirs))
+    return _f1(count_words(normalise(prediction)), count_words(normalise(gold)))
+
+
+def _f1(mine: Counter[str], theirs: Counter[str]) -> float:
+    """Return the harmonic mean of precision and recall of words, from how often both texts have each."""
+    return _harmonic_mean((theirs & mine).total(), mine.total(), theirs.total())
 
 
 def _harmonic_mean(shared: int, mine: int, theirs: int) -> float:
@@ -174,8 +179,7 @@ def r1_searcher_f1(prediction: str, gold: str) -> float:
     mine, theirs = normalise_as_r1_searcher(prediction), normalise_as_r1_searcher(gold)
     if mine != theirs and _CLOSED_ANSWERS & {mine, theirs}:
         return 0.0
-    shared = Counter(mine.split()) & Counter(theirs.split())
-    return _harmonic_mean(shared.total(), len(mine.split()), len(theirs.split()))
+    return _f1(count_words(mine), count_words(theirs))
 
 
 def drop_profile(prediction: str, golds: Sequence[str]) -> Score:
@@ -237,7 +241,7 @@ def drop_span_f1(predicted: str, gold: str) -> float:
 
     If the gold span contains numbers and the prediction none of them, it is 0. This rule is not symmetric.
     """
-    mine, theirs = set(predicted.split()), set(gold.split())
+    mine, theirs = count_words(predicted).keys(), count_words(gold).keys()
     numbers = {word for word in theirs if is_number(word)}
     if numbers and not numbers & mine:
         return 0.0
@@ -303,7 +307,8 @@ def contains_letters_if_answered(answer: str, golds: Sequence[str]) -> float | N
 
 def covers_gold(answer: str, golds: Sequence[str]) -> float:
     """Return 1 if the answer has all words of a gold answer, in any order: Cover-EM of R1-Searcher."""
-    words = normalise_as_r1_searcher(answer).split(" ")
+    # the released code splits at blanks, so that a text without words has the word ""
+    words = count_words(normalise_as_r1_searcher(answer)) or {""}
     return float(
         any(
             all(word in words for word in normalise_as_r1_searcher(gold).split(" "))

@@ -8,27 +8,47 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import lru_cache, wraps
+from typing import TypeVar
 
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _TO_BLANKS = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
 _CLOSED = {"True": "yes", "False": "no"}
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _DROP_SEPARATORS = re.compile("[ -]")
+# parts of a text that end with a word, because a list of the words of 50 MB takes 500 MB
+_BLOCK = re.compile(r".{1,100000}\S*", re.DOTALL)
+_DROP_BLOCK = re.compile(r".{1,100000}[^ -]*", re.DOTALL)
 # characters. A cache of longer texts could fill the memory
 _SHORT = 10_000
+T = TypeVar("T")
 
 
-def _cache_texts(normalise: Callable[[str], str]) -> Callable[[str], str]:
-    """Cache results, because a run scores the same strings under all profiles: of long texts only the last few."""
-    short, long = lru_cache(maxsize=65_536)(normalise), lru_cache(maxsize=8)(normalise)
+def _cache_texts(function: Callable[[str], T]) -> Callable[[str], T]:
+    """Cache results, because a run scores the same strings under all profiles: of long texts only the last two."""
+    short, long = lru_cache(maxsize=65_536)(function), lru_cache(maxsize=2)(function)
 
-    @wraps(normalise)
-    def look_up(text: str) -> str:
+    @wraps(function)
+    def look_up(text: str) -> T:
         return short(text) if len(text) <= _SHORT else long(text)
 
     return look_up
+
+
+def split_words(text: str) -> Iterator[list[str]]:
+    """Yield the words of a text in lists, which together are `text.split()`."""
+    return (block[0].split() for block in _BLOCK.finditer(text))
+
+
+@_cache_texts
+def count_words(text: str) -> Counter[str]:
+    """Return how often a text has each word. The result is shared, so do not change it."""
+    counts = Counter[str]()
+    for words in split_words(text):
+        counts.update(words)
+    return counts
 
 
 @_cache_texts
@@ -43,8 +63,9 @@ def normalise_for_drop(text: str) -> str:
 
     "1,000" becomes "1000.0". Hyphens separate tokens: "-5" loses its sign, and "four-year" is two words.
     """
-    tokens = (_normalise_drop_token(token) for token in _DROP_SEPARATORS.split(text.lower()))
-    return " ".join(token for token in tokens if token)
+    blocks = (_DROP_SEPARATORS.split(block[0]) for block in _DROP_BLOCK.finditer(text.lower()))
+    parts = (" ".join(filter(None, map(_normalise_drop_token, tokens))) for tokens in blocks)
+    return " ".join(filter(None, parts))
 
 
 @_cache_texts
@@ -72,6 +93,7 @@ def is_number(token: str) -> bool:
     return True
 
 
+@lru_cache(maxsize=65_536)
 def _normalise_drop_token(token: str) -> str:
     bare = token if is_number(token) else _without_punctuation(token)
     return str(float(bare)) if is_number(bare) else _without_articles(bare)
@@ -82,4 +104,5 @@ def _without_punctuation(text: str) -> str:
 
 
 def _without_articles(text: str) -> str:
-    return " ".join(_ARTICLES.sub(" ", text).split())
+    parts = map(" ".join, split_words(_ARTICLES.sub(" ", text)))
+    return " ".join(filter(None, parts))

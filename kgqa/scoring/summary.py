@@ -19,6 +19,7 @@ from kgqa.artifacts.verdicts import RIGHT, WRONG, Judgement
 from kgqa.scoring.agreement import agreement
 from kgqa.scoring.intervals import estimate, mean, percent
 from kgqa.scoring.metrics import available_profiles, containment, score
+from kgqa.scoring.normalisation import count_words
 from kgqa.scoring.questions import METRICS, ScoredQuestion
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ def summarise(rows: Sequence[ScoredQuestion]) -> ScoreSummary:
             "support_error_rate": percent(row.given.error_rate for row in rows),
         },
         wording=Wording(
-            words=mean(len(row.answer.split()) for row in rows if row.answer is not None),
+            words=mean(count_words(row.answer).total() for row in rows if row.answer is not None),
             abstained=percent(row.abstained for row in answered),
         ),
         found_and_right=_cross_found_and_right(rows),
@@ -70,7 +71,7 @@ def summarise(rows: Sequence[ScoredQuestion]) -> ScoreSummary:
         figures_if_right=_mean_figures([row for row in rows if row.em == 1]) or None,
         by_hops=group_scores(rows, lambda row: row.question.hops, _EM_AND_F1, estimate),
         by_type=group_scores(rows, lambda row: row.question.type, _EM_AND_F1, estimate),
-        profiles={name: _rescore(answerable, name) for name in available_profiles()},
+        profiles=_rescore(answerable),
     )
     if answered:
         return summary
@@ -102,11 +103,23 @@ def _cross_found_and_right(rows: Sequence[ScoredQuestion]) -> FoundAndRight | No
     )
 
 
-def _rescore(rows: Sequence[ScoredQuestion], profile: str) -> dict[str, float | None]:
-    pairs = [(row.answer, row.question.answers) for row in rows]
-    scores = [score(*pair, profile) for pair in pairs]
-    means = {name: percent(each[name] for each in scores) for name in ("em", "f1")}
-    return {**means, "containment": percent(containment(*pair, profile) for pair in pairs)}
+def _rescore(rows: Sequence[ScoredQuestion]) -> dict[str, dict[str, float | None]]:
+    """Return EM, F1 and containment in percent by profile."""
+    profiles = available_profiles()
+    shares: dict[str, dict[str, list[float | None]]] = {
+        profile: {"em": [], "f1": [], "containment": []} for profile in profiles
+    }
+    # all profiles of an answer together, because only few long texts are cached
+    for row in rows:
+        pair = (row.answer, row.question.answers)
+        for profile in profiles:
+            scores = {**score(*pair, profile), "containment": containment(*pair, profile)}
+            for name, share in scores.items():
+                shares[profile][name].append(share)
+    return {
+        profile: {name: percent(values) for name, values in columns.items()}
+        for profile, columns in shares.items()
+    }
 
 
 def group_scores(

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -17,7 +21,12 @@ from kgqa.scoring.metrics import (
     drop_scores,
     score,
 )
-from kgqa.scoring.normalisation import normalise, normalise_for_drop
+from kgqa.scoring.normalisation import (
+    count_words,
+    normalise,
+    normalise_for_drop,
+    split_words,
+)
 
 
 @pytest.mark.parametrize(
@@ -270,3 +279,42 @@ def test_the_words_of_a_gold_answer_are_in_the_answer(
     answer: str, golds: list[str], contained: int
 ) -> None:
     assert contains_gold(answer, golds) == contained
+
+
+# with blanks and line ends of Unicode, and as many as fill several blocks
+PART = "The\x1fcat-a\u2003an  1,000 \n the\x85End "
+LONG = {
+    "odd blanks": PART * 20_000,
+    "blanks first": " " * 250_000 + "a b",
+    "one word": "x" * 250_000,
+    "hyphens": "a-b-" * 70_000,
+}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_long_text_has_the_words_of_split(text: str) -> None:
+    assert [word for words in split_words(text) for word in words] == text.split()
+    assert count_words(text) == Counter(text.split())
+
+
+@pytest.mark.parametrize("function", [normalise, normalise_for_drop])
+def test_long_text_is_normalized_as_its_parts(function: Callable[[str], str]) -> None:
+    assert function(PART * 20_000) == " ".join([function(PART)] * 20_000)
+
+
+MEASURE = """
+from pathlib import Path
+from kgqa.scoring.metrics import available_profiles, containment, score
+text = "an answer of eight words with 12 numbers " * 200_000
+scores = {(*score(text, ["12"], each).values(), containment(text, ["12"], each)) for each in available_profiles()}
+assert all(em == 0 for em, _, _ in scores)
+status = Path("/proc/self/status").read_text()
+print(int(status.partition("VmHWM:")[2].split()[0]) // 1024)
+"""
+
+
+def test_long_answer_needs_little_memory() -> None:
+    """A list of its 1.6 million words alone has 100 MB."""
+    command = [sys.executable, "-c", MEASURE]
+    measured = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(measured.stdout) < 160
