@@ -135,6 +135,13 @@ def test_selected_labels_cause_a_warning() -> None:
     assert any("no random sample" in warning for warning in calibration.warnings)
 
 
+@pytest.mark.parametrize(("count", "is_warned"), [(19, True), (20, False)])
+def test_fewer_than_20_labels_cause_a_warning(count: int, is_warned: bool) -> None:
+    labels = {f"q{number}": number % 4 == 0 for number in range(count)}
+    (calibration,) = calibrate([judged_set([number % 2 == 0 for number in range(80)], labels)])
+    assert any("not reliable" in warning for warning in calibration.warnings) is is_warned
+
+
 def test_answers_are_grouped_by_length() -> None:
     (calibration,) = calibrate([judged_set([True, False, False], {})])
     assert [(group.words, group.judge.mean, group.em.mean) for group in calibration.by_length] == [

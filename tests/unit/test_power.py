@@ -80,3 +80,27 @@ def test_pilot_without_differences_gives_a_cautious_number(shares: list[float]) 
     assert needed is None
     assert cautious > 150
     assert find_detectable_points(same, 20) is None
+
+
+def test_limit_of_no_difference_is_20_percent() -> None:
+    # 20 equal questions: with a share of 1 - 0.2 ** (1 / 20), one pilot in five has no difference
+    share = 1 - 0.2 ** (1 / 20)
+    same = compare({"EM": {"A": [1.0, 0.0] * 10, "B": [1.0, 0.0] * 10}}, seed=0)[0]
+    _, cautious = plan_questions(same, 5)
+    assert mcnemar_power(cautious, share, 0.05) == pytest.approx(0.8, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        # all differ by 10 points: deviation 10.26, 12.08 with the 20 % quantile of chi-squared, 13.72
+        pytest.param([0.5, 0.6, 0.4, 0.7] * 5, [0.4, 0.7, 0.5, 0.6] * 5, (34, 46), id="all"),
+        # 50 and 100 points: at most 20.2 % differ with 80 % probability, so the deviation is 34.7
+        pytest.param([0.5] * 18 + [1.0] * 2, [0.5] * 19 + [0.0], (188, 379), id="two of 20"),
+    ],
+)
+def test_graded_pilot_plans_by_its_deviation(
+    first: list[float], second: list[float], expected: tuple[int, int]
+) -> None:
+    graded = compare({"F1": {"A": first, "B": second}}, seed=0)[0]
+    assert plan_questions(graded, 5) == expected
