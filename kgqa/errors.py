@@ -29,6 +29,9 @@ TOO_LONG = (
     "Increase engine.max_model_len, or use fewer passages."
 )
 
+# share of the calls of a step
+MAX_FAILED = 0.05
+
 
 class KgqaError(Exception):
     """The base of kgqa's errors."""
@@ -97,6 +100,14 @@ def as_call_error(error: BaseException) -> KgqaError:
     return (
         error if isinstance(error, KgqaError) else EngineError(f"{type(error).__name__}: {error}")
     )
+
+
+def has_too_many_failures(failed: int, attempted: int) -> bool:
+    """Return whether more than 5 % of the calls of a step failed.
+
+    One failure is allowed, because a server can reject a text for its content, but not if it is the only call.
+    """
+    return bool(failed) and failed > min(max(1, MAX_FAILED * attempted), attempted - 1)
 
 
 def note(error: BaseException, text: str) -> None:

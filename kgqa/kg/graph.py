@@ -6,10 +6,8 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from kgqa.errors import EngineError
+from kgqa.errors import EngineError, has_too_many_failures
 from kgqa.types import Triple
-
-MAX_FAILED = 0.05  # share of failed passages
 
 
 class GraphSize(NamedTuple):
@@ -73,13 +71,11 @@ def chain_statistics(answered: Sequence[ReadChains]) -> dict[str, float | None]:
 
 
 def too_many_failed(failed: Sequence[str], attempted: int) -> EngineError | None:
-    """Return an error if more than 5 % of the passages failed. Otherwise failed passages count as empty.
-
-    One failure is allowed, because a server can reject a text for its content, but not if it is the only passage.
+    """Return an error if too many passages failed. Otherwise failed passages count as empty.
 
     failed: the title and the error of each.
     """
-    if len(failed) <= min(max(1, MAX_FAILED * attempted), attempted - 1):
+    if not has_too_many_failures(len(failed), attempted):
         return None
     return EngineError(
         f"extraction failed for {len(failed)} of {attempted} passages, first {failed[0]}. "

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
-from kgqa.errors import ConfigError, EngineError
+from kgqa.errors import ConfigError, EngineError, has_too_many_failures
 from kgqa.protocols import MeasuredRetriever, Progress, Query, Rankings, Retriever
 from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.elasticsearch import Elasticsearch
@@ -18,9 +18,6 @@ from kgqa.types import Passage
 from kgqa.util.fs import ensure_dir, explain_storage_errors
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
-
-# share of the calls for an index
-MAX_FAILED = 0.05
 
 
 @dataclass(frozen=True)
@@ -72,13 +69,11 @@ class Composite(IndexedRetriever):
 def count_failures(results: Sequence[object], step: str) -> int:
     """Return the number of exceptions among the results of the calls for an index.
 
-    One failure is allowed, because a server can reject a text for its content, or 5 % of all.
-
     Raises:
-        EngineError: more calls failed. All replies are in the call cache.
+        EngineError: too many calls failed. All replies are in the call cache.
     """
     failures = [result for result in results if isinstance(result, Exception)]
-    if failures and len(failures) > min(max(1, MAX_FAILED * len(results)), len(results) - 1):
+    if has_too_many_failures(len(failures), len(results)):
         raise EngineError(
             f"{step} failed for {len(failures):,} of {len(results):,} texts, first: {failures[0]}. "
             "Run the same command again: it repeats only the failed calls."

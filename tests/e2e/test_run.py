@@ -461,7 +461,7 @@ def test_failed_extraction_is_named_and_tried_again(
         )
 
     before_each_call(monkeypatch, fail_first)
-    monkeypatch.setattr("kgqa.kg.graph.MAX_FAILED", 1.0)
+    monkeypatch.setattr("kgqa.errors.MAX_FAILED", 1.0)
     command = ("run", "method=trace", "experiment=quick", "limit=2", "run_name=a", *QUICK)
     first = kgqa(*command)
     assert first.json("metrics.json")["graph"]["failed"] == 1
