@@ -166,20 +166,24 @@ def compare_with_published(
             if low > 0 or high < 0
             else verdict
         )
-    return Delta(
-        difference, low, high, verdict, _is_predicted(published, ours, (below, above), unit)
-    )
+    predicted = _is_predicted(published, ours, our_errors, (below, above), unit)
+    return Delta(difference, low, high, verdict, predicted)
 
 
-def _is_predicted(published: Value, ours: Ours, errors: tuple[float, float], unit: str) -> bool:
+def _is_predicted(
+    published: Value,
+    ours: Ours,
+    our_errors: tuple[float, float],
+    errors: tuple[float, float],
+    unit: str,
+) -> bool:
     """Return whether our value is where a second sample of our size would be, with the published value's errors."""
-    low, high = ours.ends or (ours.mean, ours.mean)
     if unit == "%":
         low, high = wilson_interval(published.number, ours.questions)
         ours_below, ours_above = published.number - low, high - published.number
     else:
         ratio = abs(published.number / ours.mean) if ours.mean else 0.0
-        ours_below, ours_above = ratio * (ours.mean - low), ratio * (high - ours.mean)
+        ours_below, ours_above = (ratio * error for error in our_errors)
     difference = ours.mean - published.number
     return -hypot(errors[0], ours_below) <= difference <= hypot(errors[1], ours_above)
 

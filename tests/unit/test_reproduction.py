@@ -343,6 +343,21 @@ def test_smallest_margin_and_prediction(
     assert compare_with_published(published, ours, "%", within + 0.1).verdict == "agrees"
 
 
+@pytest.mark.parametrize(
+    ("ours", "predicted"),
+    [
+        # 7.8 % of each value, together 11.0
+        pytest.param(Ours(109.5, 101, 118, 500), True, id="9.5 above"),
+        pytest.param(Ours(111.5, 102.8, 120.2, 500), False, id="11.5 above"),
+        pytest.param(Ours(90, 80, 92, 500), True, id="wide interval below"),
+        pytest.param(Ours(90, 88, 110, 500), False, id="wide interval above"),
+    ],
+)
+def test_tokens_are_predicted_by_our_errors(ours: Ours, predicted: bool) -> None:
+    delta = compare_with_published(of(100.0, 500), ours, "tokens")
+    assert delta.predicted is predicted
+
+
 def test_only_published_values_have_a_verdict() -> None:
     """Of three lines, one has both values, one has no published one, and one was not run."""
     assert figure_of().verdicts().values == {"cannot tell": 1, "not run": 1}
