@@ -48,6 +48,11 @@ def test_pooled_share_is_parts_by_wholes() -> None:
         pool_interval([(1, 0)])
 
 
+def test_pooled_interval_leaves_2_5_percent_each_side() -> None:
+    # of 78 fair coins, 2.7 % of samples have at most 30 heads, and 1.5 % at most 29
+    assert pool_interval([(0, 1), (1, 1)] * 39) == pytest.approx((30 / 78, 48 / 78))
+
+
 @pytest.mark.parametrize("shares", [[], [0.5, float("nan")], [1.5], [-0.1]])
 def test_values_that_are_no_shares_are_rejected(shares: list[float]) -> None:
     with pytest.raises(ValueError, match="from 0 to 1"):
