@@ -225,9 +225,10 @@ class ReAct(PooledFewShot):
             thought = f" {reply.strip().partition(chr(10))[0]}\nAction {number}:"
             transcript.write(thought)
             reply = await self.continue_transcript(transcript, log, stop="\n")
-            kind, argument, end = read_action(thought + reply, number)
-            end -= len(thought)
-        transcript.write(reply[:end] if kind else reply)
+            # one line, so that nothing follows its action
+            kind, argument, _ = read_action(thought + reply, number)
+            end = len(reply)
+        transcript.write(reply[:end])
         return kind, argument
 
     async def continue_transcript(
