@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -417,10 +417,21 @@ def test_wrong_use_of_evaluate_is_rejected(kgqa: Kgqa, words: list[str], message
     assert not (folder / "verdicts.jsonl").exists()
 
 
-def test_consistency_needs_two_more_calls_per_answer(kgqa: Kgqa) -> None:
+def test_consistency_needs_two_more_calls_per_answer(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = answered(kgqa)
+    temperatures = Counter[float]()
+
+    def count(_: object, call: Any) -> None:
+        temperatures[call.temperature] += 1
+
+    before_each_call(monkeypatch, count)
     ran = kgqa("evaluate", str(folder), "judge=kgp", "--checks", *JUDGED_BY)
     assert ran.code == 0, ran.err
+    # the verdict and the one with another order are greedy, the repeated one is sampled
+    judged = len(verdicts(folder))
+    assert temperatures == {0.0: 2 * judged, 1.0: judged}
     assert "Consistency of the judge" in ran.out
     consistency = read(folder / "evaluation.json")["calibration"]["consistency"]
     assert {key: value["mean"] for key, value in consistency.items()} == dict.fromkeys(

@@ -163,6 +163,39 @@ def test_lock_of_another_process_is_waited_for(cache: CallCache) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("disk", "journal", "synchronous"),
+    [pytest.param("", b"wal", 1, id="local"), pytest.param("nfs4", b"delete", 2, id="network")],
+)
+def test_network_disk_has_no_shared_memory(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    disk: str,
+    journal: bytes,
+    synchronous: int,
+) -> None:
+    monkeypatch.setattr(store, "network_disk", lambda _: disk)
+    with caplog.at_level(logging.INFO, "kgqa"), closing(CallCache(tmp_path)) as cache:
+        for name, value in (("journal_mode", journal), ("synchronous", synchronous)):
+            assert cache._database.connection.execute(f"PRAGMA {name}").fetchone() == (value,)
+    assert ("is on a network disk (nfs4); KGQA_CACHE=FOLDER" in caplog.text) is bool(disk)
+
+
+def test_stored_caches_stay_readable(cache: CallCache) -> None:
+    # another number rejects every reply that users have stored
+    assert cache._database.connection.execute("PRAGMA user_version").fetchone() == (3,)
+
+
+def test_first_dropped_reply_is_reported(
+    cache: CallCache, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache.drop("0123456789abcdef")
+    cache.drop("fedcba9876543210")
+    (message,) = caplog.messages
+    assert message.startswith(f"{cache.path}: a damaged reply (0123456789ab…) was dropped.")
+
+
 def test_long_lock_is_an_error_but_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
