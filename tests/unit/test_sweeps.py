@@ -141,10 +141,11 @@ def test_frontier_has_what_no_other_beats(
     ("label", "changes", "expected"),
     [
         ("failed questions", ({"failed": 2}, {"failed": 0}, {"failed": 1}), "3 of 18"),
+        ("failed questions", ({"failed": 0}, {"failed": 2}), "2 of 12"),
         ("failed questions", ({"failed": 0}, {"failed": 0}), None),
         ("judge, corrected", ({"judge": None}, {"judge": None}), None),
     ],
-    ids=["failed", "none failed", "not judged"],
+    ids=["failed", "one run failed", "none failed", "not judged"],
 )
 def test_repeats_add_up_their_counts(
     label: str, changes: Sequence[Mapping[str, Any]], expected: str | None

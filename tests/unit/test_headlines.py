@@ -1,0 +1,80 @@
+"""The figures at the top of a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgqa.artifacts.metrics import Metrics
+from kgqa.report.run_report import Headline, headlines
+from kgqa.util.text import duration
+
+RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
+
+
+def figure(label: str, *, usd: float | None = None, new_calls: int = 34, **changes: Any) -> Any:
+    """Return the figure with this label of the golden run with these changes, or None."""
+    metrics = Metrics.read(RUN)
+    cost = metrics.cost
+    cost = cost.replace(
+        method=cost.method.replace(usd=usd), paid=cost.paid.replace(calls=new_calls)
+    )
+    lines = headlines(metrics.replace(cost=cost, **changes))
+    return next((line for line in lines if line.label == label), None)
+
+
+def test_answered_and_failed_questions_are_counted() -> None:
+    assert figure("answered", failed=2, questions=1005) == Headline("answered", "1,003", "of 1,005")
+    assert figure("failed", failed=2, questions=1005) == Headline("failed", "2", "of 1,005", True)
+    assert figure("failed") == Headline("failed", "0", "", False)
+
+
+@pytest.mark.parametrize(
+    ("usd", "expected"),
+    [
+        pytest.param(1234.5, Headline("cost", "1,234.50", "USD"), id="dollars"),
+        pytest.param(1.0, Headline("cost", "1.00", "USD"), id="one dollar"),
+        pytest.param(0.0123, Headline("cost", "0.0123", "USD"), id="cents"),
+        pytest.param(0.0, Headline("cost", "0.0000", "USD"), id="free"),
+    ],
+)
+def test_cost_replaces_the_tokens(usd: float, expected: Headline) -> None:
+    assert figure("cost", usd=usd) == expected
+    assert figure("tokens", usd=usd) is None
+
+
+def test_calls_without_a_price_show_their_tokens() -> None:
+    # 11,879 prompt tokens and 38 generated ones
+    assert figure("tokens") == Headline("tokens", "11,917", "34 calls")
+    assert figure("cost") is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "new_calls", "expected"),
+    [
+        pytest.param(61.4, 34, Headline("time", "61 s", ""), id="all calls new"),
+        pytest.param(600.0, 2, Headline("time", "10 min", "2 new calls"), id="most calls cached"),
+        pytest.param(None, 34, None, id="unknown"),
+    ],
+)
+def test_time_names_new_calls(
+    seconds: float | None, new_calls: int, expected: Headline | None
+) -> None:
+    assert figure("time", seconds=seconds, new_calls=new_calls) == expected
+
+
+def test_scores_have_their_interval() -> None:
+    score = Metrics.read(RUN).scores["support_recall"].replace(mean=50.0, low=9.4, high=90.55)
+    scores = {"em": score, "f1": score.replace(mean=None)}
+    assert figure("EM", scores=scores) == Headline("EM", "50.0", "9.4 to 90.5")
+    assert figure("F1", scores=scores) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(99.4, "99 s"), (100, "2 min"), (5999, "100 min"), (6000, "1.7 h"), (90_000, "25.0 h")],
+)
+def test_duration_has_a_readable_unit(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
