@@ -46,7 +46,7 @@ def plan_comparison(
             "metric",
             "pilot questions",
             "pilot difference",
-            f"questions for {points:g}",
+            f"questions for {points:g} points",
             "cautious",
         ),
         *("pilot shows", "tokens", "model time", "USD"),
