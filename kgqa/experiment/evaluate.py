@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kgqa.artifacts.evaluation import EVALUATION, Consistency, Evaluation
 from kgqa.artifacts.manifest import check_hash
-from kgqa.artifacts.metrics import METRICS, Metrics
+from kgqa.artifacts.metrics import METRICS, LabelAgreement, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS, Prediction
 from kgqa.artifacts.run import IDENTITY, MADE_UP, SCRIPTED_TARGET, SWEEP
 from kgqa.artifacts.schema import as_json
@@ -401,15 +401,19 @@ def calibrate_judge(
 
     Args:
         labels: a file for `calibration.read_labels`.
-        other: a folder with the verdicts of another judge, see `output_dir=` of `kgqa evaluate`.
+        other: a folder with the verdicts of another judge, see `output_dir=` of `kgqa evaluate`, or a second file of
+            labels, which is compared with the first.
 
     Raises:
+        ConfigError: there is a second file of labels without a first one.
         DataError: the run was not judged, or its answers have changed since.
     """
+    if labels is None and other is not None and other.is_file():
+        raise ConfigError(f"other={other}: a second file of labels. Add the first: labels=FILE.csv")
     run, verdicts = open_run(folder), read_verdicts(folder)
     judge = _saved_labels(run, verdicts, folder)
     others = label_by_scores(run.scored)
-    if other is not None:
+    if other is not None and not other.is_file():
         others["second judge"] = _saved_labels(run, read_verdicts(other), other)
     matched: Labels = {}
     if labels is not None:
@@ -422,6 +426,11 @@ def calibrate_judge(
         agreement_section(f"Judge against {name}", ("judge", name), measured)
         for name, measured in agreements.items()
     ]
+    if other is not None and other.is_file():
+        second = match_labels(read_labels(other), {run.name: run.scored})[run.name]
+        agreements["labelers"] = _compare_labels(matched, second)
+        names = ("labels", "second labels")
+        sections.append(agreement_section("Labels against labels", names, agreements["labelers"]))
     (calibration,) = calibrate([JudgedSet(run.name, run.scored, verdicts, matched)])
     sections = [
         each if each.rows else replace(each, header=(), values=[("nothing to compare", "")])
@@ -430,6 +439,15 @@ def calibrate_judge(
     name = judge_of(verdicts)
     record = {"judge": name, **as_json(agreements), "labels": calibration.json()}
     return name, sections, replace_file(folder / "calibration.json", json_text(record))
+
+
+def _compare_labels(first: Labels, second: Labels) -> LabelAgreement:
+    """Return the agreement of two people who labeled the same answers."""
+    verdicts = [
+        [None if each.get(key) is None else RIGHT if each[key] else WRONG for key in first]
+        for each in (first, second)
+    ]
+    return agreement(*verdicts)
 
 
 def label_by_scores(scored: Sequence[ScoredQuestion]) -> dict[str, Verdicts]:

@@ -282,6 +282,19 @@ def test_judge_counts_failed_questions_as_wrong(kgqa: Kgqa) -> None:
 LABELS = f"question_id,correct,note\n{IDS[0]},0,\n{IDS[2]},yes,sure\n{IDS[1]},,\n"
 
 
+def test_two_labelers_are_compared(kgqa: Kgqa) -> None:
+    folder = answered(kgqa, "c", "judge=em")
+    write_file("labels.csv", f"question_id,correct\n{IDS[0]},0\n{IDS[1]},1\n{IDS[2]},1\n")
+    write_file("second.csv", f"question_id,correct\n{IDS[0]},0\n{IDS[1]},0\n{IDS[2]},1\n")
+    both = ("labels=labels.csv", "other=second.csv")
+    ran = kgqa("evaluate", "--calibrate", str(folder), *both)
+    assert ran.code == 0, ran.err
+    measured = read(folder / "calibration.json")["labelers"]
+    # observed 2/3, expected 4/9 by hand
+    assert (measured["n"], measured["kappa"]) == (3, pytest.approx(0.4))
+    refused(kgqa("evaluate", "--calibrate", str(folder), both[1]), "Add the first: labels=FILE.csv")
+
+
 def test_saved_verdicts_are_calibrated(kgqa: Kgqa) -> None:
     folder = answered(kgqa, "c", "judge=three_way")
     write_file("labels.csv", LABELS)
