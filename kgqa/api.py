@@ -34,6 +34,7 @@ from kgqa.report.questions import Row, call_rows, prediction_rows
 from kgqa.report.run_report import sections
 from kgqa.report.section import markdown
 from kgqa.runtime.display import Display, PlainLines, log_lines
+from kgqa.scoring.comparison import ALPHA, HOLM, check_correction
 from kgqa.sweeps.grid import SweepRequest, run_sweep
 from kgqa.types import Json
 from kgqa.util.registry import load_registered
@@ -192,7 +193,12 @@ def sweep(
 
 
 def compare(
-    *runs: Run | str | Path, profile: str | None = None, in_all: bool = False, seed: int = 0
+    *runs: Run | str | Path,
+    profile: str | None = None,
+    in_all: bool = False,
+    seed: int = 0,
+    alpha: float = ALPHA,
+    correction: str = HOLM,
 ) -> Comparison:
     """Compare runs on the same questions with paired tests and flipped questions: `kgqa compare`.
 
@@ -201,9 +207,17 @@ def compare(
     Args:
         runs: two or more runs, or a sweep.
         in_all: compare only the questions that all runs have.
+        alpha: a difference with a lower corrected p-value is significant.
+        correction: holm, bh (Benjamini and Hochberg) or none.
+
+    Raises:
+        ConfigError: there is no such correction, or the runs cannot be compared.
     """
+    check_correction(correction)
     folders = find_runs([str(run.folder if isinstance(run, Run) else run) for run in runs])
-    return compare_answers(folders, profile, seed=seed, in_all=in_all)
+    return compare_answers(
+        folders, profile, seed=seed, in_all=in_all, alpha=alpha, correction=correction
+    )
 
 
 def ask(

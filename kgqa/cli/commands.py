@@ -186,13 +186,15 @@ INSPECT_COMMANDS = (
         "kgqa.cli.inspect:report",
         f"""
         RUN …            a run or a sweep: its folder, the start of its name, or last. Several with --table
-        [key=value …]    with --table: baseline=ROW for the tests, metrics=em,f1 (also judge, corrected and others)
+        [key=value …]    with --table: baseline=ROW for the tests, metrics=em,f1 (also judge, corrected, tokens and \
+            others), rows=ROW:NAME,ROW to choose, order and name rows, intervals=true, alpha=0.05, correction=holm \
+            (also bh, none)
         --table {{paper}}  a table for a paper as latex, md or csv: rows are methods, columns datasets and metrics
         --format {{{",".join((*TABLES, *EXPORTS))}}}  the format, see below
         --open           only open the HTML report in the browser
         --out PATH       output file (default: report.html, .md, .csv or .tex in RUN). An export needs a new or empty \
             folder""",
-        ("baseline", "metrics"),
+        ("baseline", "metrics", "rows", "intervals", "alpha", "correction"),
         only_own=True,
         notes=REPORT,
     ),
@@ -211,7 +213,7 @@ INSPECT_COMMANDS = (
     Command(
         "plan",
         "plan a comparison: the questions that show a difference, and their cost",
-        "kgqa plan demo/trace demo/golden difference=5",
+        "kgqa plan musique/trace musique/ircot difference=5",
         "kgqa.cli.score:plan",
         """
         RUN RUN …      finished runs as a pilot, of a few questions
@@ -222,17 +224,18 @@ INSPECT_COMMANDS = (
     Command(
         "compare",
         "compare runs on the same questions: paired tests and flipped questions",
-        """kgqa compare demo/trace demo/golden --common
-        kgqa compare outputs/sweeps/NAME""",
+        """kgqa compare musique/trace musique/ircot --common
+        kgqa compare outputs/sweeps/NAME correction=bh alpha=0.01""",
         "kgqa.cli.score:compare",
         """
         RUN …          two or more runs: each a folder, the start of its name, or last. A sweep: all its runs
-        [key=value …]  scoring= rules of EM and F1, seed=0 of the intervals, difference=2 relevant points
+        [key=value …]  scoring= rules of EM and F1, seed=0 of the intervals, difference=2 relevant points, alpha=0.05, \
+            correction=holm (also bh, none)
         --common       compare only the questions that all runs have
         --all          show all flipped questions (default: 10 per pair)
         --out FILE     also write the comparison, as FILE.md, FILE.tex or FILE.json. For a table with a row per run: \
             kgqa report RUN RUN … --table paper""",
-        ("scoring", "seed", "difference"),
+        ("scoring", "seed", "difference", "alpha", "correction"),
         only_own=True,
     ),
 )

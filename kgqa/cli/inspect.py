@@ -23,7 +23,9 @@ from kgqa.artifacts.run import (
 )
 from kgqa.artifacts.schema import read
 from kgqa.cli.commands import EXPORTS
+from kgqa.cli.significance import check_test
 from kgqa.cli.terminal import Cells, Terminal, style_text
+from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, DataError
 from kgqa.report.exports import write_export, write_report
@@ -189,5 +191,16 @@ def _write_table(args: Namespace, form: str, terminal: Terminal) -> None:
     metrics = (
         tuple(values["metrics"].strip("[]").split(",")) if "metrics" in values else DEFAULT_METRICS
     )
-    table = PaperTable(read_entries(folders), metrics, values.get("baseline"))
+    alpha, correction = check_test(values)
+    table = PaperTable(
+        read_entries(folders),
+        metrics,
+        values.get("baseline"),
+        alpha,
+        correction,
+        check_value("intervals", values.get("intervals", "false"), bool),
+    )
+    if "rows" in values:
+        pairs = (each.partition(":") for each in values["rows"].strip("[]").split(","))
+        table = table.choose({row.strip(): name.strip() or row.strip() for row, _, name in pairs})
     terminal.line(replace_file(args.out or folders[0] / table_file(form), table.text(form)))

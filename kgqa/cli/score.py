@@ -11,6 +11,7 @@ from kgqa.artifacts.evaluation import Evaluation
 from kgqa.artifacts.run import find_run
 from kgqa.artifacts.sweep import find_runs
 from kgqa.cli.commands import CALIBRATION_KEYS, QUESTION_KEYS
+from kgqa.cli.significance import check_test
 from kgqa.cli.terminal import Terminal
 from kgqa.config.building import check_value
 from kgqa.config.composing import compose
@@ -165,12 +166,20 @@ def compare(args: Namespace, terminal: Terminal) -> None:
     values = override_values(args.overrides)
     seed = check_value("seed", values.get("seed", "0"), Natural)
     difference = check_value("difference", values.get("difference", f"{DIFFERENCE:g}"), Points)
+    alpha, correction = check_test(values)
     runs, flips = find_runs(args.positionals), None if args.all else FLIPS
     if len(runs) > MAX_RUNS:
         raise ConfigError(f"{len(runs)} runs: compare at most {MAX_RUNS} at once")
     profile = values.get("scoring")
     comparison = compare_answers(
-        runs, profile, seed=seed, difference=difference, in_all=args.common, flips=flips
+        runs,
+        profile,
+        seed=seed,
+        difference=difference,
+        alpha=alpha,
+        correction=correction,
+        in_all=args.common,
+        flips=flips,
     )
     terminal.sections(comparison.heading, comparison.sections)
     if args.out:

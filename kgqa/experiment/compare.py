@@ -18,7 +18,7 @@ from kgqa.report.evaluation import comparison_section
 from kgqa.report.page import notebook_html
 from kgqa.report.paper import read_entries
 from kgqa.report.section import Section, Value, latex, markdown
-from kgqa.scoring.comparison import Difference, compare
+from kgqa.scoring.comparison import ALPHA, HOLM, Difference, compare
 from kgqa.scoring.corrected import share
 from kgqa.scoring.metrics import exact_match
 from kgqa.scoring.questions import METRICS, ScoredQuestion
@@ -45,12 +45,13 @@ class Comparison:
     runs: Mapping[str, str]
     differences: Sequence[Difference]
     profile: str
+    correction: str = HOLM
 
     @property
     def table(self) -> ComparisonTable:
         """Return the table for a paper. Raises DataError: a file of a run is damaged."""
         entries = {letter: read_entries([Path(name)])[0] for letter, name in self.runs.items()}
-        return ComparisonTable(self.differences, entries, self.profile)
+        return ComparisonTable(self.differences, entries, self.profile, self.correction)
 
     @property
     def rows(self) -> list[dict[str, Json]]:
@@ -90,7 +91,12 @@ class Comparison:
                 ]
                 heading: list[Json] = [title, *notices]
                 text = json_text(
-                    {"heading": heading, "caption": table.caption, "differences": rows}
+                    {
+                        "heading": heading,
+                        "caption": table.caption,
+                        "correction": self.correction,
+                        "differences": rows,
+                    }
                 )
             case _:
                 raise ConfigError(f"--out {file}: choose a name that ends in .md, .tex or .json")
@@ -106,13 +112,17 @@ def compare_answers(
     *,
     seed: int = 0,
     difference: float = DIFFERENCE,
+    alpha: float = ALPHA,
+    correction: str = HOLM,
     in_all: bool = False,
     flips: int | None = None,
 ) -> Comparison:
     """Compare every pair of runs in the tested metrics and, if one judge judged all of them, its verdicts.
 
     Args:
-        difference: the points for which the number of questions is estimated.
+        difference: the points for equality, and for which the number of questions is estimated.
+        alpha: a difference with a lower corrected p-value is significant.
+        correction: holm, bh (Benjamini and Hochberg) or none.
         in_all: compare only the questions that all runs have.
         flips: the maximum number of flipped questions per pair; None: all.
 
@@ -126,20 +136,21 @@ def compare_answers(
     runs = name_runs(opened, common=in_all)
     scores = compare_share_tests(runs)
     verdicts, notes = _verdicts(runs)
-    differences = compare({**scores, **({"judge": verdicts} if verdicts else {})}, seed)
+    tested = {**scores, **({"judge": verdicts} if verdicts else {})}
+    differences = compare(tested, seed, alpha=alpha, correction=correction)
     title = f"{pluralize(len(runs['A'].questions), 'question')}, profile {profiles[0]}"
     if in_all:
         title += f" (those that all runs have; A has {len(opened[0].questions):,})"
     lines = [f"{name}: {run.name}{run.simulation_note}" for name, run in runs.items()]
     lines += [*_count_failed(runs), *_warn_of_data(runs)]
     sections = [
-        comparison_section(differences, difference),
+        comparison_section(differences, difference, correction),
         *_followed(runs),
         *_flips(runs, verdicts or scores["EM"], flips),
     ]
     names = {letter: run.name for letter, run in runs.items()}
     heading = "\n".join([title, *lines, *notes])
-    return Comparison(heading, sections, names, differences, profiles[0])
+    return Comparison(heading, sections, names, differences, profiles[0], correction)
 
 
 def name_runs(opened: list[AnsweredQuestions], *, common: bool) -> Runs:

@@ -101,6 +101,18 @@ def _per_question(
     return None if total is None else Measured(total / metrics.questions, digits=digits)
 
 
+_CALLS = Column(
+    "calls / question",
+    lambda metrics: _per_question(metrics, metrics.cost.method.calls, 1),
+    brief="calls",
+)
+_TOKENS = Column("tokens / question", tokens, brief="tokens")
+_SECONDS = Column(
+    "model s / question", lambda metrics: _per_question(metrics, metrics.cost.method.seconds, 2)
+)
+_DOLLARS = Column("USD / question", dollars, brief="USD")
+# by the name in metrics= of a table for a paper
+COSTS = {"calls": _CALLS, "tokens": _TOKENS, "seconds": _SECONDS, "usd": _DOLLARS}
 # costs are as if nothing had been cached, so that they do not depend on the order of the cells
 _OTHERS = (
     Column(
@@ -118,14 +130,5 @@ _OTHERS = (
         lambda metrics: Measured(metrics.failed, of=metrics.questions) if metrics.failed else None,
         brief="failed",
     ),
-    Column(
-        "calls / question",
-        lambda metrics: _per_question(metrics, metrics.cost.method.calls, 1),
-        brief="calls",
-    ),
-    Column("tokens / question", tokens, brief="tokens"),
-    Column(
-        "model s / question", lambda metrics: _per_question(metrics, metrics.cost.method.seconds, 2)
-    ),
-    Column("USD / question", dollars, brief="USD"),
+    *COSTS.values(),
 )

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from kgqa.report.evaluation import p_text
+from kgqa.report.evaluation import CORRECTED_P, p_text
 from kgqa.report.paper import DATASETS, TESTS, Entry, list_used, name_entries, warn_of_simulation
 from kgqa.report.section import MarkedCell, Section, escape_latex, latex_cell
-from kgqa.scoring.comparison import ALPHA, Difference
+from kgqa.scoring.comparison import HOLM, Difference
 from kgqa.util.text import pluralize
 
 # by column: in Markdown and in LaTeX
@@ -23,7 +23,6 @@ HEADER = {
     "mean a": "Mean a",
     "mean b": "Mean b",
     "a − b [95% interval]": r"a $-$ b [95\% interval]",
-    "p (Holm)": "$p$ (Holm)",
 }
 # a table as wide as the page, also where a page has two columns
 _LATEX = r"""%% needs \usepackage{booktabs}
@@ -46,12 +45,13 @@ _LATEX = r"""%% needs \usepackage{booktabs}
 class ComparisonTable:
     """The table of some compared runs.
 
-    entries: the runs by letter. profile: the rules of scoring.
+    entries: the runs by letter. profile: the rules of scoring. correction: a name of `CORRECTIONS`.
     """
 
     differences: Sequence[Difference]
     entries: Mapping[str, Entry]
     profile: str
+    correction: str = HOLM
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -87,8 +87,8 @@ class ComparisonTable:
         parts = [
             f"Pairs of runs on the same questions of {named}{f' with {used}' if used else ''}.",
             f"Means in percent by the rules of {self.profile}, differences in points with 95% intervals.",
-            f"n: questions that both answered. p: {TESTS}, after Holm's correction over",
-            f"{pluralize(len(self.differences), 'test')}. Bold: p < {ALPHA}.",
+            f"n: questions that both answered. p: {TESTS}, with {CORRECTED_P[self.correction][1]} over",
+            f"{pluralize(len(self.differences), 'test')}. Bold: p < {self.differences[0].alpha:g}.",
         ]
         return " ".join([*parts, *self.warnings])
 
@@ -121,14 +121,19 @@ class ComparisonTable:
 
     def section(self) -> Section:
         rows = list(map(self.row, self.differences))
-        return Section("Table", list(HEADER), rows, (self.caption,))
+        return Section("Table", [*HEADER, CORRECTED_P[self.correction][0]], rows, (self.caption,))
 
     def latex(self) -> str:
         """Return the table for the package booktabs. There is some space between metrics."""
+        label = CORRECTED_P[self.correction][0].replace("p", "$p$", 1)
         lines = [_line(map(latex_cell, self.row(each))) for each in self.differences]
         for number, (one, other) in enumerate(pairwise(self.differences)):
             lines[number] += "\n\\addlinespace" if one.metric != other.metric else ""
-        return _LATEX % (_line(HEADER.values()), "\n".join(lines), escape_latex(self.caption))
+        return _LATEX % (
+            _line([*HEADER.values(), label]),
+            "\n".join(lines),
+            escape_latex(self.caption),
+        )
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from kgqa.artifacts.evaluation import Calibration, Consistency, Evaluation
 from kgqa.artifacts.metrics import Estimate
 from kgqa.report.run_report import breakdown_sections, judge_sections, scores_section
 from kgqa.report.section import Section, Value
-from kgqa.scoring.comparison import Difference, questions_needed
+from kgqa.scoring.comparison import HOLM, Difference, questions_needed
 from kgqa.scoring.questions import METRICS
 
 _UNCALIBRATED = (
@@ -163,8 +163,19 @@ def _consistency_section(checked: Sequence[tuple[str, Consistency]]) -> Section:
     return Section("Consistency of the judge", header, rows, (text,))
 
 
-def comparison_section(differences: Sequence[Difference], wanted: float) -> Section:
-    """Return the differences. `wanted`: the points for which the number of questions is computed."""
+# the header of the corrected p-values, and the name of the correction, by the value of correction=
+CORRECTED_P = {
+    HOLM: ("p (Holm)", "Holm's correction"),
+    "bh": ("p (BH)", "Benjamini and Hochberg's correction"),
+    "none": ("p (single)", "no correction"),
+}
+
+
+def comparison_section(
+    differences: Sequence[Difference], wanted: float, correction: str = HOLM
+) -> Section:
+    """Return the differences. `wanted`: the points for equality and for the number of questions."""
+    label, name = CORRECTED_P[correction]
     header = (
         "metric",
         "runs",
@@ -172,16 +183,17 @@ def comparison_section(differences: Sequence[Difference], wanted: float) -> Sect
         "difference",
         "better on",
         "p",
-        "p (Holm)",
+        label,
         "effect",
         f"n for {wanted:g}",
         "",
     )
     text = (
         "Means in percent, the difference in points with its 95 % interval, over the same questions. p: "
-        "McNemar's exact test for right or wrong, a paired permutation test for others, with Holm's correction over "
-        f"all rows. Effect: odds of the first if the two differ, or Cohen's d. n for {wanted:g}: questions that would "
-        f"show a difference of {wanted:g} points with power 0.8."
+        f"McNemar's exact test for right or wrong, a paired permutation test for others, with {name} over all rows. "
+        f"Effect: odds of the first if the two differ, or Cohen's d. n for {wanted:g}: questions that would show a "
+        f"difference of {wanted:g} points with power 0.8. Equal within {wanted:g}: the interval is between "
+        f"-{wanted:g} and {wanted:g}."
     )
     return Section(
         "Differences",
@@ -192,7 +204,6 @@ def comparison_section(differences: Sequence[Difference], wanted: float) -> Sect
 
 
 def _difference_row(compared: Difference, wanted: float) -> tuple[Value, ...]:
-    winner = compared.first if compared.difference > 0 else compared.second
     return (
         compared.metric,
         f"{compared.first} – {compared.second}",
@@ -204,9 +215,16 @@ def _difference_row(compared: Difference, wanted: float) -> tuple[Value, ...]:
         "–"
         if compared.effect is None
         else f"{'odds' if compared.binary else 'd'} {compared.effect:.2f}",
-        questions_needed(wanted, compared.deviation),
-        f"{winner} wins" if compared.significant else "no difference shown",
+        questions_needed(wanted, compared.deviation, alpha=compared.alpha),
+        _verdict(compared, wanted),
     )
+
+
+def _verdict(compared: Difference, wanted: float) -> str:
+    if compared.significant:
+        winner = compared.first if compared.difference > 0 else compared.second
+        return f"{winner} wins" + (f" by less than {wanted:g}" * compared.is_within(wanted))
+    return f"equal within {wanted:g}" if compared.is_within(wanted) else "no difference shown"
 
 
 def p_text(value: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import fsum
 from pathlib import Path
@@ -15,10 +15,11 @@ from kgqa.artifacts.sweep import REPEAT, SET, Cell, Sweep
 from kgqa.config.overrides import override_values
 from kgqa.config.run_keys import RunSettings
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.report.columns import name_by_settings
+from kgqa.report.columns import COSTS, Measured, name_by_settings
+from kgqa.report.evaluation import CORRECTED_P
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
 from kgqa.report.shares import RunShares, Shares, read_shares
-from kgqa.scoring.comparison import ALPHA, holm, permutation
+from kgqa.scoring.comparison import ALPHA, CORRECTIONS, HOLM, permutation
 from kgqa.scoring.questions import METRICS, shown_score
 from kgqa.scoring.repeats import compare_repeats, repeated_estimate
 from kgqa.util.settings import declared_fields
@@ -43,6 +44,7 @@ NOT_IN_ROWS = {
 OF_DATASET = "dataset."
 # scores without an entry in METRICS
 OTHERS = {"judge": "judge", "corrected": "corrected"}
+COST_LABELS = {"calls": "calls", "tokens": "tokens", "seconds": "model s", "usd": "USD"}
 DATASETS = {
     "hotpotqa": "HotpotQA", "2wiki": "2WikiMultiHopQA", "musique": "MuSiQue", "iirc": "IIRC", "nq": "NQ",
     "popqa": "PopQA", "triviaqa": "TriviaQA", "bamboogle": "Bamboogle", "frames": "FRAMES",
@@ -99,8 +101,19 @@ class Entry:
         shares = [repeat.of(metric) for repeat in self.repeats]
         return shares if all(shares) else []
 
+    def cost(self, name: str) -> Measured | None:
+        """Return a cost per question, the mean of the repeats, or None if a run does not have it."""
+        figures = [COSTS[name].measure(run.metrics) for run in (self.run, *self.others)]
+        known = [figure for figure in figures if figure]
+        if len(known) < len(figures):
+            return None
+        return replace(known[0], value=fsum(figure.value for figure in known) / len(known))
+
     def estimate(self, metric: str) -> Estimate:
-        """Return a score of the run, or the mean of its repeats. UNDEFINED if it has none."""
+        """Return a score or cost of the run, or the mean of its repeats. UNDEFINED if it has none."""
+        if metric in COSTS:
+            figure = self.cost(metric)
+            return Estimate(mean=figure.value, low=None, high=None, n=0) if figure else UNDEFINED
         if self.others:
             repeated = repeated_estimate(self.by_repeat(metric))
             return repeated.estimate if repeated else UNDEFINED
@@ -115,12 +128,19 @@ class Entry:
 class PaperTable:
     """The table of some runs.
 
-    metrics: names of `METRICS`, judge or corrected. baseline: the row that all others are tested against, or None.
+    metrics: names of `METRICS` or `COSTS`, judge or corrected. baseline: the row that all others are tested against, or
+    None. alpha, correction: of the tests, see `scoring.comparison`. intervals: whether scores have theirs. fixed: names
+    of entries by id, if they are not those among these entries. shown: other names of rows, by name.
     """
 
     entries: Sequence[Entry]
     metrics: Sequence[str] = DEFAULT_METRICS
     baseline: str | None = None
+    alpha: float = ALPHA
+    correction: str = HOLM
+    intervals: bool = False
+    fixed: Mapping[int, str] = field(default_factory=dict)
+    shown: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check the metrics, the baseline and the rows.
@@ -128,10 +148,9 @@ class PaperTable:
         Raises ConfigError: no such metric or row, two runs are in one cell, or a dataset has several sets of questions.
         """
         for metric in self.metrics:
-            if metric not in (*METRICS, *OTHERS):
-                raise ConfigError(
-                    f"metrics={metric}: no such score. {nearest(metric, [*METRICS, *OTHERS])}"
-                )
+            known = (*METRICS, *OTHERS, *COSTS)
+            if metric not in known:
+                raise ConfigError(f"metrics={metric}: no such score. {nearest(metric, known)}")
         if self.baseline is not None and self.baseline not in self.rows:
             raise ConfigError(
                 f"baseline={self.baseline}: no such row. {nearest(self.baseline, self.rows)}"
@@ -158,11 +177,24 @@ class PaperTable:
     @cached_property
     def names(self) -> dict[int, str]:
         """Return the row of each entry by its id."""
-        return name_entries(self.entries)
+        return dict(self.fixed) or name_entries(self.entries)
+
+    def choose(self, rows: Mapping[str, str]) -> PaperTable:
+        """Return the table of some rows in this order. The values are the names to show.
+
+        Raises ConfigError: there is no such row, or the baseline is not among them.
+        """
+        for row in rows:
+            if row not in self.rows:
+                raise ConfigError(f"rows={row}: no such row. {nearest(row, self.rows)}")
+        if self.baseline is not None and self.baseline not in rows:
+            raise ConfigError(f"baseline={self.baseline}: not in rows=. Add it to the list")
+        entries = [entry for row in rows for entry in self.entries if self.names[id(entry)] == row]
+        return replace(self, entries=entries, fixed=self.names, shown=rows)
 
     @cached_property
     def rows(self) -> list[str]:
-        return list(dict.fromkeys(self.names.values()))
+        return list(dict.fromkeys(self.names[id(entry)] for entry in self.entries))
 
     @cached_property
     def datasets(self) -> list[str]:
@@ -173,8 +205,12 @@ class PaperTable:
         """Return the groups of columns: the datasets, and their mean."""
         return [*self.datasets, *([MEAN] if len(self.datasets) > 1 else [])]
 
+    def show(self, row: str) -> str:
+        """Return the name of a row in the table."""
+        return self.shown.get(row, row)
+
     def label(self, metric: str) -> str:
-        return METRICS[metric].label if metric in METRICS else OTHERS[metric]
+        return METRICS[metric].label if metric in METRICS else {**OTHERS, **COST_LABELS}[metric]
 
     def entry(self, row: str, dataset: str) -> Entry | None:
         return next(
@@ -210,11 +246,11 @@ class PaperTable:
     @cached_property
     def significant(self) -> dict[tuple[str, str, str], str]:
         """Return the mark of each row, group and metric that differs from the baseline after Holm's correction."""
-        adjusted = holm([p for p, _ in self.tests.values()])
+        adjusted = CORRECTIONS[self.correction]([p for p, _ in self.tests.values()])
         return {
             place: BETTER if difference > 0 else WORSE
             for (place, (_, difference)), p in zip(self.tests.items(), adjusted, strict=True)
-            if p < ALPHA
+            if p < self.alpha
         }
 
     def _test(self, row: str, group: str, metric: str) -> tuple[float, float] | None:
@@ -253,8 +289,10 @@ class PaperTable:
         return {row: [column[number] for column in columns] for number, row in enumerate(self.rows)}
 
     def _column(self, group: str, metric: str) -> list[MarkedCell]:
-        sign = -1 if metric in METRICS and METRICS[metric].lower_is_better else 1
         values = [self.value(row, group, metric) for row in self.rows]
+        if metric in COSTS:
+            return [self._cost_cell(metric, value) for value in values]
+        sign = -1 if metric in METRICS and METRICS[metric].lower_is_better else 1
         numbers = [None if value is None else round(value, 1) for value in values]
         ranked = sorted({sign * value for value in numbers if value}, reverse=True)
         marks = (
@@ -266,11 +304,30 @@ class PaperTable:
             MarkedCell("–")
             if value is None
             else MarkedCell(
-                f"{value:.1f}{self.significant.get((row, group, metric), '')}",
+                f"{value:.1f}{self._interval(row, group, metric)}"
+                f"{self.significant.get((row, group, metric), '')}",
                 marks.get(sign * value, "") if value else "",
             )
             for row, value in zip(self.rows, numbers, strict=True)
         ]
+
+    def _cost_cell(self, metric: str, value: float | None) -> MarkedCell:
+        """Return a cost with the digits of the other reports. Costs are not marked."""
+        if value is None:
+            return MarkedCell("–")
+        figures = [entry.cost(metric) for entry in self.entries]
+        known = next(figure for figure in figures if figure)
+        return MarkedCell(str(replace(known, value=value)))
+
+    def _interval(self, row: str, group: str, metric: str) -> str:
+        """Return the interval of a cell, "" if the table shows none. The mean of datasets has none."""
+        entry = self.entry(row, group)
+        if not self.intervals or entry is None:
+            return ""
+        estimate = entry.estimate(metric)
+        if estimate.low is None or estimate.high is None:
+            return ""
+        return f" [{estimate.low:.1f}, {estimate.high:.1f}]"
 
     @property
     def caption(self) -> str:
@@ -286,14 +343,19 @@ class PaperTable:
         parts = [
             f"Scores in percent with {named}." if named else "Scores in percent.",
             f"Questions: {', '.join(counts)}. Scored by the rules of {', '.join(profiles)}.",
-            f"The 95% intervals of single scores end at most {self._widest():.1f} points from the score.",
+            "In brackets: 95% intervals."
+            if self.intervals
+            else f"The 95% intervals of single scores end at most {self._widest():.1f} points from the score.",
             "Best: bold. Second best: underlined.",
         ]
         if self.baseline is not None:
+            correction = CORRECTED_P[self.correction][1]
             parts.append(
-                f"{BETTER} ({WORSE}): significantly better (worse) than {self.baseline} ({TESTS}, p < {ALPHA} after "
-                f"Holm's correction over {pluralize(len(self.tests), 'test')})."
+                f"{BETTER} ({WORSE}): significantly better (worse) than {self.show(self.baseline)} ({TESTS}, "
+                f"p < {self.alpha:g} after {correction} over {pluralize(len(self.tests), 'test')})."
             )
+        if any(metric in COSTS for metric in self.metrics):
+            parts.append("Costs are per question, as if no reply had been cached.")
         return " ".join([*parts, *self.warnings])
 
     @property
@@ -368,7 +430,10 @@ class PaperTable:
         formats = {"best": "**{}**", "second": "<u>{}</u>"}
         lines = [self.header(), ["---", *["---:"] * (len(self.header()) - 1)]]
         lines += [
-            [escape_markdown(row), *(formats.get(cell.mark, "{}").format(cell) for cell in cells)]
+            [
+                escape_markdown(self.show(row)),
+                *(formats.get(cell.mark, "{}").format(cell) for cell in cells),
+            ]
             for row, cells in self.cells.items()
         ]
         return (
@@ -387,7 +452,9 @@ class PaperTable:
                     estimate = entry.estimate(metric) if entry else UNDEFINED
                     ends = [estimate.low, estimate.high, estimate.n or None]
                     mark = self.significant.get((row, group, metric), "")
-                    rows.append([row, group, metric, self.value(row, group, metric), *ends, mark])
+                    rows.append(
+                        [self.show(row), group, metric, self.value(row, group, metric), *ends, mark]
+                    )
         return csv_text(rows)
 
     def latex(self) -> str:
@@ -403,7 +470,7 @@ class PaperTable:
         ]
         labels = [escape_latex(self.label(metric)) for _ in self.groups for metric in self.metrics]
         body = [
-            " & ".join([escape_latex(row), *map(_latex_cell, cells)]) + r" \\"
+            " & ".join([escape_latex(self.show(row)), *map(_latex_cell, cells)]) + r" \\"
             for row, cells in self.cells.items()
         ]
         return _LATEX % (

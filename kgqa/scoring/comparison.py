@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from kgqa.errors import ConfigError, nearest
 from kgqa.scoring.intervals import difference_interval
 
 RESAMPLES = 10_000
 ALPHA = 0.05
+HOLM = "holm"
 POWER = 0.8
 _CELLS_PER_CHUNK = 2_000_000  # int64 counts: 16 MB
 _TIE = 1e-9  # equal sums differ by less
@@ -29,7 +31,7 @@ class Difference:
     low: float  # of its 95 % interval
     high: float
     p: float
-    # p after Holm's correction over all pairs and metrics compared
+    # p after the correction over all pairs and metrics compared
     adjusted: float
     # matched-pairs odds ratio if `binary`, otherwise Cohen's d of the differences
     effect: float | None
@@ -38,19 +40,31 @@ class Difference:
     wins: tuple[int, int]
     # standard deviation of the differences, in points
     deviation: float
+    # it is significant if `adjusted` is below
+    alpha: float = ALPHA
 
     @property
     def significant(self) -> bool:
-        return self.adjusted < ALPHA
+        return self.adjusted < self.alpha
+
+    def is_within(self, points: float) -> bool:
+        """Return whether the 95 % interval is between -points and points: two one-sided tests at 2.5 % each."""
+        return -points < self.low and self.high < points
 
 
 def compare(
-    scores: Mapping[str, Mapping[str, Sequence[float | None]]], seed: int
+    scores: Mapping[str, Mapping[str, Sequence[float | None]]],
+    seed: int,
+    *,
+    alpha: float = ALPHA,
+    correction: str = HOLM,
 ) -> list[Difference]:
     """Compare every pair of runs in every metric. `scores[metric][run]`: one share per question, in the same order.
 
     A metric of zeros and ones is tested by McNemar's exact test, others by a paired permutation test. Questions that
     are undefined (None) for one of the two runs, and pairs without questions, are skipped.
+
+    correction: a name of `CORRECTIONS`.
     """
     differences = []
     for metric, runs in scores.items():
@@ -62,9 +76,10 @@ def compare(
             ]
             if pairs:
                 differences.append(_difference((metric, first, second), pairs, seed))
-    adjusted = holm([difference.p for difference in differences])
+    adjusted = CORRECTIONS[correction]([difference.p for difference in differences])
     return [
-        replace(difference, adjusted=p) for difference, p in zip(differences, adjusted, strict=True)
+        replace(difference, adjusted=p, alpha=alpha)
+        for difference, p in zip(differences, adjusted, strict=True)
     ]
 
 
@@ -107,6 +122,28 @@ def holm(values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(values) - rank) * values[index]))
         adjusted[index] = largest
     return adjusted
+
+
+def benjamini_hochberg(values: Sequence[float]) -> list[float]:
+    """Return the p-values in order, adjusted for the false discovery rate (Benjamini and Hochberg, 1995)."""
+    from scipy.stats import false_discovery_control
+
+    return [float(p) for p in false_discovery_control(values)] if values else []
+
+
+# by the value of correction=
+CORRECTIONS: Mapping[str, Callable[[Sequence[float]], list[float]]] = {
+    HOLM: holm,
+    "bh": benjamini_hochberg,
+    "none": list,
+}
+
+
+def check_correction(name: str) -> str:
+    """Return the name of a correction. Raise a ConfigError if there is no such correction."""
+    if name not in CORRECTIONS:
+        raise ConfigError(f"correction={name}: no such correction. {nearest(name, CORRECTIONS)}")
+    return name
 
 
 def questions_needed(

@@ -121,8 +121,51 @@ def test_comparison_is_written(kgqa: Kgqa, end: str) -> None:
     text = Path(f"c.{end}").read_text(encoding="utf-8")
     visible = "\n".join(line for line in text.splitlines() if line[:1] != "%")
     assert PAIR[end] in visible
-    assert "after Holm's correction over 2 tests." in visible
+    assert "with Holm's correction over 2 tests." in visible
     assert WARNINGS in visible
+
+
+@pytest.mark.usefixtures("two_runs")
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["correction=bh"], "p (BH)"),
+        (["correction=none"], "with no correction over all rows"),
+        (["difference=99"], "equal within 99"),
+    ],
+    ids=["bh", "none", "equal"],
+)
+def test_comparison_has_other_tests(kgqa: Kgqa, words: list[str], text: str) -> None:
+    ran = kgqa("compare", *METHODS, *words)
+    assert ran.code == 0, ran.err
+    assert text in ran.out
+
+
+@pytest.mark.usefixtures("two_runs")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("correction=hol", "correction=hol: no such correction. Did you mean holm?"),
+        ("alpha=2", "alpha=2: must be above 0"),
+    ],
+    ids=["correction", "alpha"],
+)
+def test_wrong_test_is_rejected(kgqa: Kgqa, words: str, message: str) -> None:
+    refused(kgqa("compare", *METHODS, words), message)
+    refused(kgqa("report", *METHODS, "--table", "paper", "--format", "md", words), message)
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_rows_are_chosen_named_and_have_costs(kgqa: Kgqa) -> None:
+    keys = ("rows=no_context:No context,golden", "metrics=em,calls", "intervals=true")
+    ran = kgqa("report", *METHODS, "--table", "paper", "--format", "md", *keys, "--out", "t.md")
+    assert ran.code == 0, ran.err
+    lines = Path("t.md").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "| method | demo EM | demo calls |"
+    assert lines[2:4] == [
+        "| No context | 0.0 [0.0, 49.0] | 1.0 |",
+        "| golden | 0.0 [0.0, 49.0] | 1.0 |",
+    ]
 
 
 def test_equal_methods_are_named_by_settings(kgqa: Kgqa) -> None:
@@ -215,7 +258,7 @@ def test_perturbed_run_has_another_name(kgqa: Kgqa) -> None:
 def test_plan_shows_questions_and_cost(kgqa: Kgqa) -> None:
     ran = kgqa("plan", *METHODS, "difference=10")
     assert ran.code == 0, ran.err
-    assert "questions for 10" in ran.out
+    assert "questions for 10 points" in ran.out
     refused(kgqa("plan", *METHODS, "power=2"), "power=2")
 
 

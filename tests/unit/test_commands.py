@@ -90,7 +90,9 @@ def test_long_values_and_folders_named_like_keys(
             id="show last --question 3",
         ),
         pytest.param("run -m", "kgqa run -m: nothing to run. Add keys with lists", id="run -m"),
-        pytest.param("compare", "RUN is missing. Example: kgqa compare demo/trace", id="compare"),
+        pytest.param(
+            "compare", "RUN is missing. Example: kgqa compare musique/trace", id="compare"
+        ),
         pytest.param(
             "report a --format htm",
             "--format htm: no such value. Did you mean html",

@@ -16,7 +16,14 @@ from kgqa.artifacts.verdicts import RIGHT, WRONG
 from kgqa.experiment.compare import name_runs
 from kgqa.experiment.evaluate import AnsweredQuestions, label_by_scores
 from kgqa.scoring.agreement import agreement, cohen_kappa
-from kgqa.scoring.comparison import compare, holm, mcnemar, permutation, questions_needed
+from kgqa.scoring.comparison import (
+    CORRECTIONS,
+    compare,
+    holm,
+    mcnemar,
+    permutation,
+    questions_needed,
+)
 from kgqa.scoring.questions import score_question
 from kgqa.types import Question
 
@@ -177,6 +184,44 @@ def test_few_differences_have_the_exact_p_value() -> None:
     assert (
         permutation(moved, seed=1) == permutation(moved[::-1], seed=1) != permutation(moved, seed=2)
     )
+
+
+@pytest.mark.parametrize(
+    ("correction", "expected"),
+    [
+        ("holm", [0.03, 0.06, 0.06, 0.02]),
+        # Benjamini and Hochberg, by hand: p * 4 / rank, the minimum from the largest on
+        ("bh", [0.02, 0.04, 0.04, 0.02]),
+        ("none", [0.01, 0.04, 0.03, 0.005]),
+    ],
+    ids=["holm", "bh", "none"],
+)
+def test_corrections_by_hand(correction: str, expected: list[float]) -> None:
+    values = [0.01, 0.04, 0.03, 0.005]
+    assert CORRECTIONS[correction](values) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "is_significant"), [(0.05, True), (0.01, False)], ids=["5 %", "1 %"]
+)
+def test_alpha_decides_what_is_significant(alpha: float, is_significant: bool) -> None:
+    shares = {"A": [1.0] * 6 + [0.0] * 4, "B": [0.0] * 10}
+    (difference,) = compare({"EM": shares}, seed=0, alpha=alpha)
+    # six wins of six: 2 / 64
+    assert difference.p == pytest.approx(0.03125)
+    assert difference.significant is is_significant
+
+
+@pytest.mark.parametrize(
+    ("changed", "points", "is_within"),
+    [(0, 2, True), (0, 0.2, False), (20, 2, False)],
+    ids=["equal", "narrow margin", "different"],
+)
+def test_equal_runs_are_within_a_margin(changed: int, points: float, is_within: bool) -> None:
+    first = [1.0] * 500 + [0.0] * 500
+    second = [1.0] * (500 - changed) + [0.0] * (500 + changed)
+    (difference,) = compare({"EM": {"A": first, "B": second}}, seed=0)
+    assert difference.is_within(points) is is_within
 
 
 def test_all_pairs_of_runs_are_compared_and_corrected() -> None:

@@ -52,7 +52,7 @@ def test_latex_is_escaped_and_marks_small_p_values() -> None:
         "HotpotQA",
         "model my_model, retriever bm25",
         "McNemar's exact test",
-        "after Holm's correction over 2 tests",
+        "with Holm's correction over 2 tests",
         "95% intervals",
         "the rules of musique",
     ],

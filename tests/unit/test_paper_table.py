@@ -71,6 +71,41 @@ def test_column_without_differences_has_no_marks() -> None:
     ] == ["", ""]
 
 
+def test_rows_are_chosen_in_order_with_other_names() -> None:
+    table = PaperTable([entry("a", 1, 0), entry("b", 1, 1), entry("c", 0, 0)], ["em"])
+    chosen = table.choose({"c": "Third", "a": "a"})
+    assert [line.split(" | ")[0] for line in chosen.markdown().splitlines()[2:4]] == [
+        "| Third",
+        "| a",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [({"x": "x"}, "rows=x: no such row"), ({"a": "a"}, "baseline=b: not in rows=")],
+    ids=["row", "baseline"],
+)
+def test_wrong_rows_are_rejected(rows: Mapping[str, str], message: str) -> None:
+    table = PaperTable([entry("a", 1, 0), entry("b", 1, 1)], ["em"], baseline="b")
+    with pytest.raises(ConfigError, match=message):
+        table.choose(rows)
+
+
+def test_cells_have_intervals() -> None:
+    table = PaperTable([entry("a", 1, 0)], ["em"], intervals=True)
+    assert column(table) == [("50.0 [49.0, 51.0]", "")]
+    assert "In brackets: 95% intervals." in table.caption
+
+
+@pytest.mark.parametrize(
+    ("correction", "text"), [("none", "60.0†"), ("holm", "60.0")], ids=["none", "holm"]
+)
+def test_correction_of_the_table_is_chosen(correction: str, text: str) -> None:
+    rows = [entry("base", *[0] * 10), entry("up", *[1] * 6, *[0] * 4), entry("same", *[0] * 10)]
+    table = PaperTable(rows, ["em"], baseline="base", correction=correction)
+    assert column(table)[1][0] == text
+
+
 def test_daggers_show_the_direction() -> None:
     rows = [entry("base", *[1] * 20, *[0] * 20), entry("up", *[1] * 40), entry("down", *[0] * 40)]
     table = PaperTable(rows, ["em"], baseline="base")

@@ -1,0 +1,20 @@
+"""The keys of statistical tests, which `kgqa compare` and `kgqa report --table` share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from kgqa.config.building import check_value
+from kgqa.scoring.comparison import ALPHA, HOLM, check_correction
+from kgqa.util.validators import Validator
+
+Significance = Annotated[
+    float, Validator("must be above 0 and up to 0.5", lambda alpha: 0 < alpha <= 0.5)
+]
+
+
+def check_test(values: Mapping[str, str]) -> tuple[float, str]:
+    """Return alpha= and correction=. Raises ConfigError: one is not valid."""
+    alpha = check_value("alpha", values.get("alpha", f"{ALPHA:g}"), Significance)
+    return alpha, check_correction(values.get("correction", HOLM))
