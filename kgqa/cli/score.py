@@ -37,7 +37,7 @@ from kgqa.util.validators import Natural, Validator
 
 MAX_RUNS = 26  # named A to Z
 Points = Annotated[
-    float, Validator("must be above 0 and up to 100 points", lambda points: 0 < points <= 100)
+    float, Validator("must be from 0.01 to 100 points", lambda points: 0.01 <= points <= 100)
 ]
 Probability = Annotated[
     float, Validator("must be above 0.05 and below 1", lambda power: 0.05 < power < 1)
