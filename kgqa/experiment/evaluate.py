@@ -465,6 +465,6 @@ def _saved_labels(
     if stale := run.find_stale(verdicts):
         wrong = "the verdict is on another answer to" if stale in verdicts else "no verdict on"
         raise DataError(
-            f"{source}: {wrong} question {stale}. Judge it again: kgqa evaluate RUN judge=…"
+            f"{source / VERDICTS}: {wrong} question {stale}. Judge it again: kgqa evaluate RUN judge=…"
         )
     return {question.id: verdicts[question.id].label for question in run.questions}

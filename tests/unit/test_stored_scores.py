@@ -15,7 +15,7 @@ import zstandard
 from kgqa.artifacts.evaluation import EVALUATION, Evaluation, read_evaluation
 from kgqa.artifacts.manifest import MANIFEST, Manifest
 from kgqa.artifacts.metrics import METRICS, Metrics
-from kgqa.artifacts.predictions import PREDICTIONS
+from kgqa.artifacts.predictions import PREDICTIONS, run_predictions
 from kgqa.artifacts.run import SETTINGS, FinishedRun, RunEntry, run_json
 from kgqa.artifacts.schema import read_json
 from kgqa.artifacts.trace import TRACE, read_trace
@@ -107,6 +107,13 @@ def test_changed_file_is_one_line(
     EDITS[name](bad)
     assert main([*command.split(), str(bad)]) == 2
     assert f"{bad / name}: " in capsys.readouterr().err
+
+
+def test_edited_predictions_are_not_read(bad: Path) -> None:
+    """Also where only the answers are read, such as the labels of dataset.verified."""
+    edit_answer(bad)
+    with pytest.raises(DataError, match=r"predictions\.jsonl: not the file that its run wrote"):
+        run_predictions(bad)
 
 
 def test_lists_show_no_edited_score(root: Path, bad: Path) -> None:
