@@ -135,7 +135,7 @@ def _open_release(path: str) -> tuple[Path, str, Json]:
     """Return the file, the dataset and the content of FILE#DATASET."""
     name, _, dataset = path.rpartition("#")
     file = _find(name)
-    return file, dataset, jsonio.parse_json(jsonio.read_start(file), str(file))
+    return file, dataset, jsonio.read_value(file)
 
 
 def _read_release(path: str, prefix: str) -> Iterator[tuple[str, Json]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import csv
-import io
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -119,9 +118,7 @@ def _read(file: Path) -> Iterator[tuple[str, Json]]:
     if ".tsv" not in file.suffixes:
         yield from jsonio.stream_records(file)
         return
-    table = csv.DictReader(
-        io.StringIO(jsonio.read_start(file), newline=""), delimiter="\t", strict=True
-    )
+    table = csv.DictReader(jsonio.stream_lines(file), delimiter="\t", strict=True)
     try:
         for record in table:
             place = f"{file}:{table.line_num}"

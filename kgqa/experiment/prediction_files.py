@@ -51,9 +51,7 @@ def read_predictions(file: Path) -> list[Prediction]:
         DataError: unreadable, in no known format, a value of the wrong type, or a repeated id.
     """
     if OFFICIAL.match(jsonio.read_start(file, 200)):
-        record = parse_record(
-            OfficialFile, jsonio.parse_json(jsonio.read_start(file), str(file)), str(file)
-        )
+        record = parse_record(OfficialFile, jsonio.read_value(file), str(file))
         return [
             Prediction(question_id, answer, titles=_titles(record, question_id))
             for question_id, answer in record.answer.items()

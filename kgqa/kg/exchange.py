@@ -35,7 +35,7 @@ from kgqa.util.fs import (
     quick_sha256,
     replace_file,
 )
-from kgqa.util.jsonio import read_start, stream_members, stream_records
+from kgqa.util.jsonio import stream_lines, stream_members, stream_records
 from kgqa.util.settings import NotIdentity, Setting
 
 REMEDY = "Import it: kgqa kg import FILE --format hipporag|openie|jsonl|tsv"
@@ -116,8 +116,8 @@ def _parse_jsonl(record: Json) -> Record:
 
 
 def _tsv_records(file: Path) -> Iterator[tuple[str, Json]]:
-    header, *lines = read_start(file).replace("\r\n", "\n").removesuffix("\n").split("\n")
-    names = header.split("\t")
+    lines = (line.removesuffix("\n").removesuffix("\r") for line in stream_lines(file))
+    names = next(lines).split("\t")
     if missing := [name for name in IMPORT_COLUMNS if name not in names]:
         raise DataError(
             f"{file}:1: no column {missing[0]}. Name the columns: {', '.join(IMPORT_COLUMNS)}, title"

@@ -148,10 +148,23 @@ def stream_members(file: Path) -> Iterator[tuple[str, str, Json]]:
             yield f"{file} ({key})", key, value
 
 
-def read_start(file: Path, size: int = -1) -> str:
-    """Return the text of a file, plain or gzipped, or of its first `size` bytes; raise as `stream_records`."""
+def read_start(file: Path, size: int) -> str:
+    """Return the text of the first `size` bytes of a file, plain or gzipped; raise as `stream_records`."""
     with _open_stream(file) as (source, _):
         return codecs.getincrementaldecoder("utf-8")().decode(source.read(size))
+
+
+def read_value(file: Path) -> Json:
+    """Return the value of a JSON file, plain or gzipped; raise as `stream_records`, also if it is too large."""
+    with _open_stream(file) as (source, _):
+        return parse_json(check_size(source.read(MOST_BYTES + 1)), str(file))
+
+
+def stream_lines(file: Path) -> Iterator[str]:
+    """Yield the lines of a text file, plain or gzipped, with their ends; raise as `stream_records`."""
+    with _open_stream(file) as (source, _):
+        for line in iterate_lines(source):
+            yield line.decode("utf-8")
 
 
 @contextmanager

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from kgqa.artifacts.schema import read_json, read_lines
 from kgqa.datasets.corpus import read as read_corpus
 from kgqa.datasets.demonstrations import load_documents, load_thoughts
+from kgqa.datasets.records import _read
 from kgqa.errors import DataError
 from kgqa.experiment.prediction_files import read_predictions
+from kgqa.kg.exchange import _tsv_records
 from kgqa.util.jsonio import (
     JsonError,
     decode_json,
@@ -137,3 +139,22 @@ def test_file_that_is_a_pipe_is_one_line(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     with pytest.raises(DataError, match="cannot be read"):
         list(stream_records(tmp_path / "pipe.json"))
+
+
+TOO_LONG: dict[str, tuple[bytes, Callable[[Path], object]]] = {
+    "predictions": (b'{"answer": {"q1": "', read_predictions),
+    "triples": (b"head\trelation\ttail\ttext\na\t", lambda file: list(_tsv_records(file))),
+    "table": (b"id\tquestion\n1\t", lambda file: list(_read(file))),
+}
+
+
+@pytest.mark.parametrize(("start", "read"), TOO_LONG.values(), ids=TOO_LONG)
+def test_line_without_end_is_one_error(
+    start: bytes, read: Callable[[Path], object], tmp_path: Path
+) -> None:
+    file = tmp_path / "long.tsv"
+    with file.open("wb") as opened:
+        opened.write(start)
+        opened.truncate(1 << 40)
+    with pytest.raises(DataError, match=r"long\.tsv: it is longer than 128 MiB"):
+        read(file)
