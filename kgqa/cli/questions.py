@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kgqa.artifacts.metrics import METRICS, Metrics
-from kgqa.artifacts.run import FinishedRun, find_run
+from kgqa.artifacts.run import IDENTITY, FinishedRun, find_run
 from kgqa.artifacts.trace import Notes, TracedCall, TracedQuestion, find_question
 from kgqa.artifacts.verdicts import UNSCORED, Judgements
 from kgqa.cli.terminal import Cells, Terminal, style_text
@@ -34,6 +34,8 @@ def show(args: Namespace, terminal: Terminal) -> None:
         _show_question(folder, question[0], terminal, with_calls=args.calls)
     elif (folder / METRICS).is_file():
         _show_questions(folder, args, terminal)
+    elif not (folder / IDENTITY).is_file():
+        raise ConfigError(f"{folder}: not the folder of a run. List runs: kgqa runs")
     else:
         raise ConfigError(
             f"{folder}: not finished, so it has no scores yet. Run its command again, or name a question"

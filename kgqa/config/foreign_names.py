@@ -60,8 +60,18 @@ _GPU = "Engines use the GPUs that they see. Choose them with the environment var
 _REPLY = "The length of a reply is a key of the method, such as method.max_answer_tokens: kgqa run method=NAME --help"
 _NAME = "run_name=NAME names the folder of a run"
 _METRIC = "Every run measures all metrics, also those of conf/metric/. Remove this key"
+_RESUME = "Every run resumes: run the same command again. Remove this key"
+_AGAIN = "A finished run is not run again. For new replies use an empty cache: KGQA_CACHE=FOLDER kgqa run …"
+_SEEDS = "repeats=N runs N times with other seeds. seed=0,1,2 with -m also samples other questions"
+_SYSTEM = "Add a block system to a copy of the prompt: kgqa new prompt METHOD/NAME"
+_SHOTS = "The few-shot examples are keys of the method: kgqa run method=NAME --help"
 KEYS: dict[str, str] = {
     **dict.fromkeys(("exp_name", "name", "run_id", "tag", "tags"), _NAME),
+    "continue": _RESUME, "resume": _RESUME,
+    **dict.fromkeys(("cache", "force", "no_cache", "overwrite", "use_cache"), _AGAIN),
+    "num_seeds": _SEEDS, "seeds": _SEEDS,
+    "system": _SYSTEM, "system_prompt": _SYSTEM,
+    "few_shot": _SHOTS, "fewshot": _SHOTS, "n_shot": _SHOTS, "num_fewshot": _SHOTS, "shots": _SHOTS,
     "metric": _METRIC, "metrics": _METRIC,
     "prompt": "To change a prompt, copy it: kgqa new prompt METHOD/NAME, e.g. kgqa new prompt trace/select",
     "api_base": _SERVER, "base_url": _SERVER, "host": _SERVER, "url": _SERVER,

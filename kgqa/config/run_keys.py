@@ -58,7 +58,7 @@ class RunSettings:
         AddedLater(),
     ] = None
     ids: Annotated[
-        tuple[str, ...] | None,
+        Annotated[tuple[str, ...], Validator("name at least one id, or leave it out", bool)] | None,
         Setting("Ids of the questions to answer, e.g. ids=[a,b]. null: all."),
         SCOPE,
     ] = None

@@ -59,6 +59,7 @@ WRONG_OVERRIDES = [
     ("+@=x", "+@=x"),
     ("ranker=null", "ranker=null: method=trace needs one"),
     ("limit=abc", "limit=abc"),
+    ("ids=[]", "ids=[]: name at least one id"),
     ("max_failure_rate=-0.1", "max_failure_rate=-0.1"),
     ("method.beam=0", "method.beam=0: must be at least 1"),
     ("method.context=tripels", "method.context=tripels"),

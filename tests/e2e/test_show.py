@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kgqa.errors import EngineError
-from tests.e2e.conftest import QUICK, Kgqa, before_each_call, write_rules
+from tests.e2e.conftest import QUICK, Kgqa, before_each_call, refused, write_rules
 
 
 @pytest.fixture
@@ -62,3 +62,7 @@ def test_show_lists_questions_in_the_order_of_the_file(kgqa: Kgqa, run: str) -> 
         lines = kgqa("show", run, *options.split()).out.splitlines()
         assert [word for line in lines for word in line.split()[:1] if "hop" in word] == ids
         assert [line for line in lines if " shown. All: " in line] == limited
+
+
+def test_folder_of_something_else_is_no_run(kgqa: Kgqa, run: str) -> None:
+    refused(kgqa("show", "outputs"), "outputs: not the folder of a run. List runs: kgqa runs")
