@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from scripts.bench import local, throughput
+from scripts.bench import index, local, throughput
 from scripts.bench.local import Row
 
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
@@ -24,7 +25,10 @@ PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
     "retrieval": lambda _: local.measure_retrieval(),
     "encoder": lambda _: local.measure_encoder(),
     "entity_graph": lambda _: local.measure_entity_graph(),
+    "index": lambda options: index.measure_index(options.vectors),
 }
+# take ten minutes and more
+LONG = ("index",)
 
 
 def main() -> None:
@@ -32,7 +36,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.bench", description=__doc__.partition("\n")[0]
     )
-    parser.add_argument("parts", nargs="*", help=f"parts to run (default: all): {', '.join(PARTS)}")
+    parser.add_argument(
+        "parts",
+        nargs="*",
+        help=f"parts to run (default: all but {', '.join(LONG)}): {', '.join(PARTS)}",
+    )
     parser.add_argument(
         "--repeats", type=int, default=3, help="repeats of each measurement (default: 3)"
     )
@@ -43,11 +51,14 @@ def main() -> None:
         default=[100, 1_000],
         help="sizes of the memory benchmark",
     )
+    parser.add_argument(
+        "--vectors", type=Path, metavar="FILE.npy", help="real vectors, for the recall of `index`"
+    )
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}. Choose from {', '.join(PARTS)}.")
     print("| what | measured | ratio |\n| --- | --- | --- |")
-    for part in options.parts or PARTS:
+    for part in options.parts or [part for part in PARTS if part not in LONG]:
         for label, measured, ratio in PARTS[part](options):
             print(f"| {label} | {measured} | {ratio} |", flush=True)
 
