@@ -170,8 +170,10 @@ def replace_atomically(path: Path, remedy: str = AGAIN) -> Iterator[Path]:
     What killed processes of this machine left of an earlier version is removed, too.
 
     Raises:
-        StorageError: the disk is full or not writable.
+        StorageError: the disk is full or not writable, or the path is a device such as /dev/null.
     """
+    if _is_device(path):
+        raise StorageError(f"{path}: a device. Name a file")
     start = f"{path.name}.{socket.gethostname()}-"
     fresh = path.with_name(f"{start}{os.getpid()}.new")
     with explain_storage_errors(path, remedy):
@@ -188,6 +190,16 @@ def replace_atomically(path: Path, remedy: str = AGAIN) -> Iterator[Path]:
         finally:
             with suppress(OSError):
                 fresh.unlink()
+
+
+def _is_device(path: Path) -> bool:
+    """Return whether a path is a device or a name for one. Only root can replace it, and no program would find it."""
+    if path.absolute().parent == Path("/dev"):
+        return True
+    with suppress(OSError, ValueError):
+        mode = path.lstat().st_mode
+        return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+    return False
 
 
 def _is_running(process: str) -> bool:

@@ -341,6 +341,18 @@ def test_the_command_fits_the_installation(tmp_path: Path, monkeypatch: pytest.M
     assert install_command("pdf") == "uv pip install --python /tools/kgqa/bin/python -e '.[pdf]'"
 
 
+@pytest.mark.parametrize("name", ["null", "stdout", "../dev/full"])
+def test_device_is_never_replaced(name: str) -> None:
+    """The path that is moved there does not exist, so that a failure of this test breaks no device."""
+    device = Path("/dev") / name
+    with (
+        pytest.raises(StorageError, match=f"{name}: a device. Name a file"),
+        fs.replace_atomically(device),
+    ):
+        pass
+    assert device.exists()
+
+
 def test_file_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     with subprocess.Popen(["true"]) as ended:
         pass
