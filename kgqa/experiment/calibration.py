@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ SHEET = ("run", "question_id", "question", "gold", "answer", "correct")
 # characters of a wrong value in a message
 MAX_SHOWN = 100
 _COLUMNS = ("question_id", "run", "answer")
+READ = (*_COLUMNS, "correct")
 # whether the answer is right, by question
 Labels = Mapping[str, bool]
 
@@ -93,7 +95,11 @@ def read_labels(file: Path) -> list[Label]:
     try:
         with io.StringIO(read_small_text(file), newline="") as source:
             reader = csv.DictReader(source)
-            if not {"question_id", "correct"} <= set(reader.fieldnames or ()):
+            counts = Counter(reader.fieldnames or ())
+            # sheets of two people that were joined
+            if repeated := [column for column in READ if counts[column] > 1]:
+                raise DataError(f"{file}:1: two columns {repeated[0]}. Remove one of them")
+            if not {"question_id", "correct"} <= counts.keys():
                 columns = shorten(", ".join(reader.fieldnames or ()), MAX_SHOWN)
                 raise DataError(
                     f"{file}:1: expected the columns question_id and correct, found: {columns}"

@@ -49,10 +49,11 @@ def write(folder: Path, text: str) -> Path:
     ("text", "message"),
     [
         ("id,correct\na,1\n", ":1: expected the columns question_id and correct"),
+        ("question_id,correct,correct\nq0,1,0\n", ":1: two columns correct. Remove one"),
         ("question_id,correct\nq0,maybe\n", ":2: correct=maybe: expected 1 or 0"),
         ("question_id,correct\nq0,\n", "no labels in this file"),
     ],
-    ids=["column", "value", "empty"],
+    ids=["column", "two columns", "value", "empty"],
 )
 def test_broken_file_of_labels_is_rejected(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
