@@ -132,4 +132,6 @@ def explain(error: ValidationError) -> str:
         expected = "a valid object"
     elif kind in ("list_type", "tuple_type", "frozen_set_type"):
         expected = "a valid list"
+    elif kind.startswith("int_"):
+        expected = "a valid integer"
     return f"{key or 'its content'}={first['input']!r:.60} is not {expected}"

@@ -35,6 +35,7 @@ _TYPES = {
     "int": "must be an integer", "bool": "must be true or false", "float": "must be a number",
     "string": "must be a text", "list": "must be a list, e.g. [a,b]", "tuple": "must be a list, e.g. [a,b]",
     "dict": "must be a mapping, e.g. {a: b}", "mapping": "must be a mapping, e.g. {a: b}",
+    "model": "must be an object",
 }  # fmt: skip
 
 
@@ -44,7 +45,7 @@ def explain_problem(problem: Mapping[str, Any]) -> str:
     if kind == "literal_error":
         return f"must be {problem['ctx']['expected']}"
     name, _, rest = kind.partition("_")
-    words = _TYPES.get(name) if rest in ("type", "parsing", "from_float") else None
+    words = _TYPES.get(name) if rest in ("type", "parsing", "from_float", "parsing_size") else None
     return words or str(problem["msg"]).lower()
 
 

@@ -95,11 +95,16 @@ def test_titles_of_predictions_name_passages(tmp_path: Path) -> None:
             id="text as flag",
         ),
         pytest.param(
+            '{"id": "q1", "answer": "a", "context_tokens": 1e308}',
+            r":1: context_tokens=1e\+308 is not a valid integer",
+            id="huge number of tokens",
+        ),
+        pytest.param(
             jsonl({"id": 7, "answer": "a"}), ":1: id=7: must be a text", id="number as id"
         ),
         pytest.param(jsonl({"answer": "a"}), ":1: no key 'question_id'", id="no id"),
         pytest.param(jsonl({"id": "q1"}), ":1: no answer", id="no answer"),
-        pytest.param(jsonl(["q1", "a"]), "record 1: .*should be a valid dictionary", id="list"),
+        pytest.param(jsonl(["q1", "a"]), "record 1: .*must be an object", id="list"),
         pytest.param(
             jsonl({"id": "q1", "predicted_answer": None}),
             ":1: predicted_answer=None: must be a text",
