@@ -49,6 +49,8 @@ NETWORK_DISKS = frozenset(
     | {f"fuse.{name}" for name in ("glusterfs", "sshfs", "ceph", "s3fs", "davfs2", "rclone")}
 )
 
+# errors that no free space ends
+WRONG_PATH = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 # Remedies for errors of the disk
 AGAIN = "Free disk space, then run the same command again"
 OUT_ELSEWHERE = "Free disk space or set output_dir=DIR, then run the same command again"
@@ -155,11 +157,13 @@ def _lookup_sha256(file: Path, key: str) -> str:
 
 @contextmanager
 def explain_storage_errors(path: Path, remedy: str = AGAIN) -> Iterator[None]:
-    """Turn an OSError into a StorageError with the path and the remedy."""
+    """Turn an OSError into a StorageError with the path and the remedy, or another one if the path is wrong."""
     try:
         yield
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
+        if error.errno in WRONG_PATH:
+            remedy = "Name another path, or move what is there"
         raise StorageError(f"{path}: {reason}. {remedy}") from error
 
 

@@ -341,6 +341,13 @@ def test_the_command_fits_the_installation(tmp_path: Path, monkeypatch: pytest.M
     assert install_command("pdf") == "uv pip install --python /tools/kgqa/bin/python -e '.[pdf]'"
 
 
+def test_folder_in_place_of_a_file_is_no_full_disk(tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    message = r"report\.html: Is a directory\. Name another path, or move what is there"
+    with pytest.raises(StorageError, match=message):
+        fs.replace_file(tmp_path / "report.html", "text")
+
+
 @pytest.mark.parametrize("name", ["null", "stdout", "../dev/full"])
 def test_device_is_never_replaced(name: str) -> None:
     """The path that is moved there does not exist, so that a failure of this test breaks no device."""
