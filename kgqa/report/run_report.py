@@ -451,16 +451,16 @@ def cost_rows(cost: Costs | None) -> Rows:
     method, new = cost.method, cost.paid
     yield (
         "model calls",
-        f"{method.calls:,} ({method.calls_per_question} per question), {new.calls:,} new",
+        f"{method.calls:,} ({method.calls_per_question} per question, {new.calls:,} new)",
     )
     reasoning = f", {method.reasoning_tokens:,} for reasoning" if method.reasoning_tokens else ""
     yield (
         "tokens",
         f"{method.prompt_tokens:,} prompt, {method.output_tokens:,} generated{reasoning}",
     )
-    yield "model seconds", f"{method.seconds:,.1f}, {new.seconds:,.1f} new"
+    yield "model seconds", f"{method.seconds:,.1f} ({new.seconds:,.1f} of new calls)"
     if method.usd is not None:
-        yield "cost", f"{method.usd:,.4f} USD, {new.usd:,.4f} USD new"
+        yield "cost", f"{method.usd:,.4f} USD ({new.usd:,.4f} USD of new calls)"
 
 
 def accuracy_text(judged: JudgeMetrics) -> str:
@@ -498,7 +498,7 @@ def _cost_and_time_rows(metrics: Metrics) -> Rows:
     if (each := metrics.question_seconds) is not None:
         yield (
             "latency per question",
-            f"{each['p50']:,.1f} median, {each['p95']:,.1f} at the 95th percentile",
+            f"{each['p50']:,.1f} s (median), {each['p95']:,.1f} s (95th percentile)",
         )
     if metrics.throughput and (rates := metrics.throughput.tokens_per_second)["prompt"] is not None:
         yield (
