@@ -29,6 +29,12 @@ NEEDS = (
     ("demonstrations_ranker", "selects similar few-shot examples. Same names as ranker="),
 )
 
+# what kgqa chooses on this machine, see system/defaults.py
+CHOSEN = {
+    "model": "the best one on this machine",
+    "engine": "the first installed one that can read the weights",
+}
+
 
 def explain(group: str, words: Iterable[str]) -> str:
     """Return the help of the choices among the words, or else of a group's names. "run" is all groups.
@@ -53,14 +59,18 @@ def _explain_all() -> str:
     standard, group_files = default_choices(), groups()
 
     def mark(group: str, name: str) -> str:
-        return f"{name}*" if standard.get(group) == name else name
+        return f"{name}*" if standard.get(group) == name and group not in CHOSEN else name
+
+    def list_names(group: str, names: Iterable[str]) -> str:
+        default = f" (default: {CHOSEN[group]})" if group in CHOSEN else ""
+        return ", ".join(mark(group, name) for name in names) + default
 
     methods = rows(
         (mark("method", name), _summarize(describe_choice("method", name)))
         for name in group_files["method"]
     )
     others = rows(
-        (f"{group}=", ", ".join(mark(group, name) for name in names))
+        (f"{group}=", list_names(group, names))
         for group, names in group_files.items()
         if group != "method" and group not in SECOND
     )

@@ -73,3 +73,9 @@ def test_bibtex_entry_has_the_version_of_citation_file() -> None:
 def test_help_names_user_pages_only(group: str) -> None:
     texts = [explain(group, [f"{group}={name}"]) for name in config_files(group)]
     assert [page for text in texts for page in re.findall(r"docs/dev/\S+", text)] == []
+
+
+def test_help_says_how_a_model_is_chosen() -> None:
+    text = " ".join(explain("run", []).split())
+    assert "(default: the best one on this machine)" in text
+    assert "smollm2_135m*" not in text
