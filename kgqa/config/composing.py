@@ -163,6 +163,11 @@ def _check_override(override: str) -> None:
 
 def _check_choice(key: str, value: str, group: str) -> None:
     """Raise a ConfigError for several names, one that the group does not have, or a file that cannot be used."""
+    if value.startswith("["):
+        names = value.strip("[]")
+        raise ConfigError(
+            f"{key}={value}: a list of values is a sweep, without brackets: kgqa run -m {key}={names} …"
+        )
     is_swept, choices = value.startswith(("choice(", "glob(")), config_files(group)
     for name in () if is_swept else value.split(","):
         if name not in choices and name != UNNAMED:
@@ -300,6 +305,8 @@ def _hint_at_choice(group: str, name: str, choices: Collection[str]) -> str:
         return f"For a file in the form of MuSiQue: dataset=musique dataset.path={name}. {own}"
     if group == "dataset" and Path(name).is_dir():
         return f"For your own documents: dataset=folder dataset.path={name}"
+    if group in BASES.values() and name.endswith(".py"):
+        return f"Name the module in this folder without its suffix: {group}={Path(name).stem}"
     module = user_folder() / f"{name}.py"
     if group in BASES.values() and module.is_file():
         return _explain_module(module, group)

@@ -65,6 +65,8 @@ def test_spelling_of_a_paper_is_understood(word: str, name: str) -> None:
         ("seeds=3", "repeats=N runs N times with other seeds"),
         ("system_prompt=x", "kgqa new prompt METHOD/NAME"),
         ("num_fewshot=5", "kgqa run method=NAME --help"),
+        ("method=[golden,trace]", "without brackets: kgqa run -m method=golden,trace"),
+        ("method=./walk_back.py", "without its suffix: method=walk_back"),
         ("tags=x", "run_name=NAME names the folder of a run"),
         ("metric=em", "Every run measures all metrics"),
         ("method=trace method.beam_size=3", "Did you mean method.beam?"),
