@@ -53,7 +53,7 @@ DATASETS = {
 TESTS = "McNemar's exact test for scores of right or wrong, otherwise a paired permutation test"
 _FILES = {"latex": "table.tex", "md": "table.md", "csv": "table.csv"}
 _LATEX = r"""%% needs \usepackage{booktabs}
-\begin{table}[t]
+\begin{%s}[t]
 \centering
 \begin{tabular}{l%s}
 \toprule
@@ -65,7 +65,7 @@ _LATEX = r"""%% needs \usepackage{booktabs}
 \bottomrule
 \end{tabular}
 \caption{%s}
-\end{table}
+\end{%s}
 """
 
 
@@ -473,13 +473,17 @@ class PaperTable:
             " & ".join([escape_latex(self.show(row)), *map(_latex_cell, cells)]) + r" \\"
             for row, cells in self.cells.items()
         ]
+        # as wide as the page, also where a page has two columns
+        environment = "table*" if self.intervals else "table"
         return _LATEX % (
+            environment,
             "r" * (width * len(self.groups)),
             " & ".join(["", *heads]) + r" \\",
             " ".join(rules),
             " & ".join(["Method", *labels]) + r" \\",
             "\n".join(body),
             _latex_marks(escape_latex(self.caption)),
+            environment,
         )
 
     def text(self, form: str) -> str:

@@ -95,6 +95,7 @@ def test_cells_have_intervals() -> None:
     table = PaperTable([entry("a", 1, 0)], ["em"], intervals=True)
     assert column(table) == [("50.0 [49.0, 51.0]", "")]
     assert "In brackets: 95% intervals." in table.caption
+    assert r"\begin{table*}[t]" in table.latex()
 
 
 @pytest.mark.parametrize(
