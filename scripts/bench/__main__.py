@@ -27,7 +27,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
     "entity_graph": lambda _: local.measure_entity_graph(),
     "index": lambda options: index.measure_index(options.vectors),
 }
-# take ten minutes and more
+# too long for a run of all parts
 LONG = ("index",)
 
 
