@@ -9,9 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from kgqa.artifacts.evaluation import EVALUATION, Consistency, Evaluation
-from kgqa.artifacts.manifest import check_hash
 from kgqa.artifacts.metrics import METRICS, LabelAgreement, Metrics
-from kgqa.artifacts.predictions import PREDICTIONS, Prediction
+from kgqa.artifacts.predictions import PREDICTIONS, Prediction, run_predictions
 from kgqa.artifacts.run import IDENTITY, MADE_UP, SCRIPTED_TARGET, SWEEP
 from kgqa.artifacts.schema import as_json
 from kgqa.artifacts.sweep import Sweep
@@ -101,7 +100,6 @@ def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
 
     Raises DataError if it is not the folder of a finished run, or its files do not fit together.
     """
-    file = folder / PREDICTIONS
     # the metrics are written last, so a rerun that was killed has none
     for name in (PREDICTIONS, METRICS):
         if (folder / name).is_file():
@@ -118,10 +116,13 @@ def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
         if metrics.failed == metrics.questions:
             raise DataError(f"{folder}: every question of this run failed. Run its command again")
         raise DataError(f"{folder}: this run only retrieved passages. Its scores are in {METRICS}")
-    predictions = {prediction.question_id: prediction for prediction in read_predictions(file)}
+    # unlike a file of another program, an answer can have half a surrogate pair
+    saved = run_predictions(folder)
+    predictions = {prediction.question_id: prediction for prediction in saved}
+    if len(predictions) < len(saved):
+        raise DataError(f"{folder / PREDICTIONS}: a question occurs twice. Run its command again")
     profile = profile or config.get("scoring") or config["dataset"]["profile"]
     questions = tuple(_read_questions(folder, predictions))
-    check_hash(folder, PREDICTIONS)
     return AnsweredQuestions(
         str(folder), questions, predictions, str(profile), config, metrics.missing_golds, folder
     )

@@ -242,8 +242,8 @@ def _explain_errors() -> Iterator[None]:
     except RecursionError:
         raise JsonError("it is nested too deeply") from None
     except ValueError as error:
-        # an integer of thousands of digits, or what a hook rejects
-        raise JsonError(str(error)) from None
+        # what a hook rejects, or an integer of thousands of digits, of which Python says more
+        raise JsonError(str(error).partition(" for integer string")[0]) from None
 
 
 def _decode(text: str | bytes, *, allow_infinity: bool) -> Json:

@@ -68,8 +68,8 @@ def edit_score(folder: Path, value: Any = 77.7) -> None:
     (folder / METRICS).write_text(json.dumps(metrics), encoding="utf-8")
 
 
-def edit_answer(folder: Path) -> None:
-    lines = (folder / PREDICTIONS).read_text("utf-8").replace('"answer": "', '"answer": "not ')
+def edit_answer(folder: Path, start: str = "not ") -> None:
+    lines = (folder / PREDICTIONS).read_text("utf-8").replace('"answer": "', f'"answer": "{start}')
     (folder / PREDICTIONS).write_text(lines, encoding="utf-8")
 
 
@@ -129,6 +129,14 @@ def test_score_of_other_answers_is_rejected(bad: Path) -> None:
     seal(bad)
     with pytest.raises(DataError, match=r"scores.em.mean=100.0, but its answers have"):
         RunQuestions(FinishedRun.read(bad))
+
+
+@pytest.mark.parametrize("command", ["evaluate", COMPARE, "explain"])
+def test_answer_with_half_a_character_is_read(bad: Path, command: str) -> None:
+    """A model that is cut within a pair of surrogates writes one."""
+    edit_answer(bad, "\\ud83d ")
+    seal(bad)
+    assert main([*command.split(), str(bad)]) == 0
 
 
 HUGE = int("9" * 400)
