@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kgqa.cache import store
-from kgqa.cache.maintenance import check, stats
+from kgqa.cache.maintenance import check, prune, stats
 from kgqa.cache.store import CallCache, Origin
 from kgqa.errors import DataError, StorageError
 from kgqa.types import Json
@@ -180,6 +180,32 @@ def test_network_disk_has_no_shared_memory(
         for name, value in (("journal_mode", journal), ("synchronous", synchronous)):
             assert cache._database.connection.execute(f"PRAGMA {name}").fetchone() == (value,)
     assert ("is on a network disk (nfs4); KGQA_CACHE=FOLDER" in caplog.text) is bool(disk)
+
+
+@pytest.mark.parametrize(
+    ("days", "engine", "left"),
+    [
+        pytest.param(3, "a", {"new a", "new b", "old b"}, id="both conditions"),
+        pytest.param(3, None, {"new a", "new b"}, id="age"),
+        pytest.param(None, "b", {"new a", "old a"}, id="engine"),
+        pytest.param(5, "a", {"new a", "new b", "old a", "old b"}, id="none is that old"),
+    ],
+)
+def test_prune_deletes_what_meets_all_conditions(
+    cache: CallCache, days: int | None, engine: str | None, left: set[str]
+) -> None:
+    for name in "ab":
+        cache.put([(f"new {name}", 1), (f"old {name}", 2)], Origin(name))
+    four_days = 4 * 24 * 60 * 60
+    cache._database.connection.execute(
+        "UPDATE calls SET made = made - ? WHERE key LIKE 'old %'", (four_days,)
+    )
+    folder = cache.path.parent
+    expected = 4 - len(left)
+    assert prune(folder, older_than=days, engine=engine, delete=False)[0] == expected
+    assert prune(folder, older_than=days, engine=engine, delete=True)[0] == expected
+    keys = ("new a", "new b", "old a", "old b")
+    assert {key for key in keys if cache.get(key) is not None} == left
 
 
 def test_stored_caches_stay_readable(cache: CallCache) -> None:

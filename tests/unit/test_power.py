@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from kgqa.artifacts.metrics import Metrics
+from kgqa.experiment.plan import _costs
 from kgqa.scoring.comparison import Difference, compare, mcnemar
 from kgqa.scoring.power import find_detectable_points, mcnemar_power, plan_questions
 
@@ -104,3 +108,23 @@ def test_graded_pilot_plans_by_its_deviation(
 ) -> None:
     graded = compare({"F1": {"A": first, "B": second}}, seed=0)[0]
     assert plan_questions(graded, 5) == expected
+
+
+@pytest.mark.parametrize(
+    ("dollars", "expected"),
+    [
+        pytest.param((0.5, 0.25), "10.00", id="both have prices"),
+        pytest.param((0.5, None), None, id="one has no price"),
+    ],
+)
+def test_plan_adds_the_costs_of_both_runs(
+    dollars: tuple[float, float | None], expected: str | None
+) -> None:
+    # 2 questions of the first pilot and 1 of the second one
+    run = Metrics.read(Path(__file__).parents[1] / "golden/artefacts/trace")
+    pair = []
+    for questions, tokens, usd in ((2, 300, dollars[0]), (1, 100, dollars[1])):
+        cost = run.cost.method.replace(prompt_tokens=tokens, output_tokens=10, seconds=30, usd=usd)
+        pair.append(run.replace(questions=questions, cost=run.cost.replace(method=cost)))
+    # 10 times the first and 20 times the second one
+    assert _costs(pair, 20) == (10 * 310 + 20 * 110, "15 min", expected)
