@@ -1,14 +1,17 @@
-"""The figures at the top of a report."""
+"""The figures and notices at the top of a report."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.report.run_report import Headline, headlines
+from kgqa.artifacts.run import FinishedRun
+from kgqa.report.run_report import Headline, headlines, notices
 from kgqa.util.text import duration
 
 RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
@@ -78,3 +81,67 @@ def test_scores_have_their_interval() -> None:
 )
 def test_duration_has_a_readable_unit(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def new_notices(**changes: Any) -> list[str]:
+    """Return the notices of the golden run with these changes that it does not have without them."""
+    run = FinishedRun.read(RUN)
+    changed = replace(run, metrics=run.metrics.replace(**changes))
+    return [text for text in notices(changed) if text not in notices(run)]
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        pytest.param({"passages": 100, "empty": 5}, None, id="5 % empty"),
+        pytest.param(
+            {"passages": 100, "empty": 6},
+            "**The knowledge graph has no triples of 6 of 100 passages.**",
+            id="6 % empty",
+        ),
+        pytest.param(
+            {"passages": 100, "empty": 6, "unmatched": 2},
+            "**The knowledge graph has no triples of 6 of 100 passages "
+            "(2 of them are not in the imported file).**",
+            id="imported",
+        ),
+        pytest.param(
+            {"passages": 1200, "failed": 1},
+            "**The knowledge graph is incomplete: the extraction of 1 of 1,200 passages failed.** "
+            "Run the command again.",
+            id="one failed",
+        ),
+    ],
+)
+def test_incomplete_graph_has_a_notice(graph: Mapping[str, int], expected: str | None) -> None:
+    assert new_notices(graph=graph) == ([] if expected is None else [expected])
+
+
+@pytest.mark.parametrize(
+    ("lacks", "listed"),
+    [
+        pytest.param({"without_entities": 5}, None, id="5 % without entities"),
+        pytest.param({"without_entities": 6}, "6 without entities", id="6 % without entities"),
+        pytest.param(
+            {"failed": 1, "without_triples": 2},
+            "1 failed model calls of the index, 2 without triples",
+            id="one call failed",
+        ),
+    ],
+)
+def test_incomplete_index_has_a_notice(lacks: Mapping[str, int], listed: str | None) -> None:
+    expected = f"**The index is incomplete: of 100 passages {listed}.** "
+    texts = [text for text in new_notices(retriever={"passages": 100, **lacks}) if "index" in text]
+    assert [text.startswith(expected) for text in texts] == [True] * (listed is not None)
+
+
+@pytest.mark.parametrize(("failed", "is_invalid"), [(2, False), (3, True)])
+def test_scores_above_the_failure_rate_are_invalid(failed: int, is_invalid: bool) -> None:
+    run = FinishedRun.read(RUN)
+    settings = (("max_failure_rate", "0.05", ""),)
+    metrics = run.metrics.replace(questions=40, failed=failed)
+    text = notices(replace(run, metrics=metrics, settings=settings))[-1]
+    assert f"answered {40 - failed} of 40: {failed} of 40 questions failed" in text
+    assert (
+        "more than max_failure_rate=0.05 allows: the scores are not valid" in text
+    ) is is_invalid
