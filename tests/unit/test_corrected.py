@@ -82,6 +82,17 @@ def test_failed_questions_are_wrong() -> None:
     assert estimate.n == 200
 
 
+@pytest.mark.parametrize(
+    ("failed", "low", "high"),
+    [pytest.param(0, 44.22, 85.58, id="all answered"), pytest.param(25, 35.67, 70.20, id="failed")],
+)
+def test_interval_by_few_labels_is_of_the_posterior(failed: int, low: float, high: float) -> None:
+    # 8 million samples of w * a + (1 - w) * r, with w, a and r of Beta(60.5, 40.5), (4.4, 0.4) and (1.4, 3.4),
+    # times one of Beta(100.5, 25.5) with 25 failed questions. The ends are of the beta distribution with their moments.
+    estimate = correct_by_own_labels(60, 100, Table(4, 0, 1, 3), failed)
+    assert (estimate.low, estimate.high) == pytest.approx((low, high), abs=0.05)
+
+
 def test_rogan_gladen_by_hand() -> None:
     # large samples: (0.5 + 0.9 - 1) / (0.8 + 0.9 - 1)
     estimate = correct_by_rates(50_000, 100_000, Table(80_000, 10_000, 20_000, 90_000))
