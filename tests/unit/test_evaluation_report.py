@@ -1,0 +1,77 @@
+"""The report of `kgqa evaluate` over several sets of answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kgqa.artifacts.evaluation import Calibration, Evaluation
+from kgqa.artifacts.metrics import UNDEFINED, Estimate, Metrics
+from kgqa.report.evaluation import evaluations_section
+
+METRICS = Metrics.read(Path(__file__).parents[1] / "golden/artefacts/trace")
+
+
+def estimate(mean: float | None) -> Estimate:
+    return UNDEFINED if mean is None else Estimate(mean=mean, low=0.0, high=100.0, n=50)
+
+
+def evaluation(
+    name: str, em: float | None, accuracy: float, corrected: float | None, kappa: float | None
+) -> Evaluation:
+    assert METRICS.judge is not None
+    calibration = Calibration(
+        answers=50,
+        labels=20,
+        source="own",
+        accuracy=estimate(accuracy),
+        corrected=estimate(corrected),
+        sensitivity=estimate(90.0),
+        specificity=estimate(80.0),
+        kappa=kappa,
+        kappa_low=0.25,
+        kappa_high=0.954,
+        more_labels=60,
+    )
+    judge = METRICS.judge.replace(judge="kgp", accuracy=estimate(accuracy))
+    scores = METRICS.replace(scores={"em": estimate(em)})
+    return Evaluation(source=name, scores=scores, notes=(), judge=judge, calibration=calibration)
+
+
+GROUP = [
+    evaluation("best", 40.0, 70.0, 50.0, 0.7),
+    evaluation("equal", None, 70.0, 60.0, None),
+    evaluation("worst", 50.0, 30.0, 40.0, 0.7),
+]
+
+
+def test_equal_means_share_a_rank() -> None:
+    ranks = evaluations_section([GROUP])[-1]
+    assert ranks.title == "Ranks under each judge"
+    assert ranks.header == ("answers", "EM", "containment", "kgp", "corrected")
+    assert [tuple(map(str, row)) for row in ranks.rows] == [
+        ("best", "2. (40.0)", "–", "1. (70.0)", "2. (50.0)"),
+        ("equal", "–", "–", "1. (70.0)", "1. (60.0)"),
+        ("worst", "1. (50.0)", "–", "3. (30.0)", "3. (40.0)"),
+    ]
+
+
+def test_sets_of_other_questions_have_their_own_ranks() -> None:
+    titles = [each.title for each in evaluations_section([GROUP[:2], GROUP[2:]])]
+    assert titles.count("Ranks under each judge") == 1
+
+
+def test_calibration_row_fits_its_header() -> None:
+    section = evaluations_section([GROUP[:2]])[1]
+    rows = [dict(zip(section.header, map(str, row), strict=True)) for row in section.rows]
+    assert rows[0] == {
+        "answers": "best",
+        "judged": "50",
+        "judge says": "70.0  [0.0, 100.0]",
+        "corrected": "50.0  [0.0, 100.0]",
+        "labels": "20",
+        "sensitivity": "90.0  [0.0, 100.0]",
+        "specificity": "80.0  [0.0, 100.0]",
+        "kappa": "0.70 [0.25, 0.95]",
+        "labels to halve": "60",
+    }
+    assert rows[1]["kappa"] == "–"
