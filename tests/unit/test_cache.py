@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import random
@@ -206,6 +207,31 @@ def test_prune_deletes_what_meets_all_conditions(
     assert prune(folder, older_than=days, engine=engine, delete=True)[0] == expected
     keys = ("new a", "new b", "old a", "old b")
     assert {key for key in keys if cache.get(key) is not None} == left
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "reply"),
+    [
+        pytest.param(1, "1", 1, id="intact"),
+        pytest.param(1, "2", None, id="other reply"),
+        pytest.param(1, 1, None, id="no text"),
+        pytest.param(0, "b", None, id="other key"),
+        pytest.param(2, 0, None, id="other checksum"),
+    ],
+)
+def test_damaged_shared_reply_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: int, value: Json, reply: Json
+) -> None:
+    monkeypatch.setattr(store, "shared_replies", lambda: tmp_path / "shared")
+    with closing(CallCache(tmp_path / "first")) as cache:
+        cache.put([("a", 1)])
+    (file,) = (tmp_path / "shared").glob("*.jsonl")
+    row = json.loads(file.read_text())
+    row[column] = value
+    file.write_text(f"{json.dumps(row)}\n")
+    with closing(CallCache(tmp_path / "second")) as cache:
+        assert cache.get(row[0]) == reply
+        assert cache.damaged == 0
 
 
 def test_stored_caches_stay_readable(cache: CallCache) -> None:
