@@ -224,6 +224,12 @@ def test_examples_have_a_graph_and_a_transcript() -> None:
     ]  # fmt: skip
     assert str(film.shown.steps[3].triple) == "<Patrice Vaucelin; date of birth; 21 July 1926>"
     assert [len(film.actions(place)) for place in range(4)] == [5, 6, 2, 6]
+    # each thought starts with what the step before has found
+    thoughts = [action.thought.partition(" Now I need")[0] for action in film.actions(0)[1:4]]
+    answers = [step.answer for step in film.shown.steps[:3]]
+    assert [answer in thought for answer, thought in zip(answers, thoughts, strict=True)] == [
+        True
+    ] * 3
     # a search that finds all passages is the only one
     first, last = film.actions(2)
     assert all(passage.text in first.observation for passage in film.shown.context(0))
