@@ -467,7 +467,8 @@ def test_missing_completions_endpoint_suggests_chat(serving: Serving) -> None:
     [error] = asked(serving(always=misbehaving.refuse(404, "This is a chat model")), [PLAIN])
     assert isinstance(error, ConfigError)
     assert str(error).endswith(
-        "This is a chat model. If the model has only the chat endpoint, set engine.endpoints=chat."
+        "This is a chat model. The request went to /completions. "
+        "If there is only the chat endpoint, add engine.endpoints=chat."
     )
 
 

@@ -19,7 +19,7 @@ COMPLETIONS = "/completions"
 UNTEMPLATED = ChatTemplate(
     None, "", "", completion_bos=False
 )  # conversations as plain text, flagged
-WITHOUT_COMPLETIONS = "If the model has only the chat endpoint, set engine.endpoints=chat."
+WITHOUT_COMPLETIONS = "The request went to /completions. If there is only the chat endpoint, add engine.endpoints=chat."
 
 
 class TextProtocol(ServerProtocol):
