@@ -40,6 +40,14 @@ def test_best_on_dev_runs_on_other_questions(kgqa: Kgqa) -> None:
     assert record(kgqa(*command, "tune.seed=1"))["dev"]["ids"] != dev
 
 
+def test_equal_scores_and_made_up_replies_are_named(kgqa: Kgqa) -> None:
+    ran = kgqa(*IRCOT, "tune.metric=em", "tune.dev=2", "tune.test=2")
+    words = " ".join(ran.out.split())
+    assert "2 settings have the best score. The first of them was chosen." in words
+    assert "engine=scripted calls no model, so the scores are meaningless" in words
+    assert "method.passages_per_step=1 (chosen)" in words
+
+
 def test_sets_of_examples_give_mean_and_deviation(kgqa: Kgqa) -> None:
     ran = kgqa(*IRCOT, "tune.metric=support_recall", "tune.dev=2", "tune.test=3", "tune.sets=1,2,3")
     result = record(ran)

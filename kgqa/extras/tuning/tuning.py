@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean, stdev
 
+from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.schema import as_json
 from kgqa.artifacts.sweep import Cell, sweep_name
 from kgqa.config.building import read_keys
@@ -329,7 +330,7 @@ class Tuned:
         text = f"{dev.questions:,} dev and {test.questions:,} test questions, none in both. Their ids are in tune.json."
         header = ("settings", self.tuning.keys.metric)
         tried = [
-            (f"{'→ ' if cell.number == self.chosen else ''}{cell.name}", self._score(cell))
+            (f"{cell.name}{' (chosen)' if cell.number == self.chosen else ''}", self._score(cell))
             for cell in self.tried
         ]
         tests: list[tuple[str, Value]] = [(cell.name, self._score(cell)) for cell in self.tests]
@@ -339,10 +340,19 @@ class Tuned:
             else []
         )
         sections = [
-            Section("Tried on dev", header, tried, (text,)),
+            Section("Tried on dev", header, tried, (text, *self._warnings())),
             Section("On test, with the choice", header, tests),
         ]
         return [section for section in sections if section.rows]
+
+    def _warnings(self) -> Iterator[str]:
+        """Yield what makes the choice worthless: equal scores, or replies of no model."""
+        means = [cell.mean(*self.tuning.metric) for cell in self.tried]
+        if self.chosen is not None and means.count(means[self.chosen]) > 1:
+            yield f"{means.count(means[self.chosen])} settings have the best score. The first of them was chosen."
+        finished = [cell.run for cell in self.tried if cell.run and cell.is_finished]
+        notes = {FinishedRun.read(run).simulation_note for run in finished}
+        yield from sorted(notes - {""})
 
     def _score(self, cell: Cell) -> Value:
         return cell.score(*self.tuning.metric) or f"{cell.status}: {cell.error}"
