@@ -263,7 +263,7 @@ def _followed(runs: Runs) -> list[Section]:
     """Return how the answers of each plain run change with the passages: with the evidence, or not."""
     rows: list[tuple[Value, ...]] = []
     for (plain, first), (perturbed, second) in permutations(runs.items(), 2):
-        if first.perturbation or not second.perturbation:
+        if first.perturbation or not second.perturbation or not _is_same_program(first, second):
             continue
         pairs = [
             (one, other)
@@ -283,6 +283,12 @@ def _followed(runs: Runs) -> list[Section]:
     )
     header = ("runs", "changed passages", "questions", *FATES)
     return [Section(FOLLOWED, header, rows, (text,))]
+
+
+def _is_same_program(first: AnsweredQuestions, second: AnsweredQuestions) -> bool:
+    """Return whether two runs answer with the same method and model. Other answers would not be due to the passages."""
+    one, other = first.config or {}, second.config or {}
+    return all(one.get(key) == other.get(key) for key in ("method", "model", "roles"))
 
 
 def _name_pairs(section: Section, names: Mapping[str, str]) -> Section:

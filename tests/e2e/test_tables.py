@@ -241,6 +241,18 @@ def test_removed_gold_passages_show_own_knowledge(kgqa: Kgqa, own: str, fate: st
     assert row[header.index(fate)].startswith("100.0")
 
 
+def test_evidence_is_followed_by_the_same_method(kgqa: Kgqa) -> None:
+    same = ("ids=[2hop__demo_01]", *QUICK)
+    assert kgqa("run", "method=all_documents", *same, "output_dir=plain").code == 0
+    for method in ("all_documents", "no_context"):
+        words = (f"method={method}", "dataset.perturb=remove_gold", f"output_dir={method}")
+        assert kgqa("run", *words, *same).code == 0
+    ran = kgqa("compare", "plain", "all_documents", "no_context")
+    _, table = ran.out.split("Followed the evidence")
+    assert "A – B" in table.partition("\n\n")[0]
+    assert "A – C" not in table.partition("\n\n")[0]
+
+
 def test_searching_method_cannot_be_perturbed(kgqa: Kgqa) -> None:
     ran = kgqa("run", "method=retrieve_read", "dataset.perturb=shuffle", "limit=1", *QUICK)
     refused(ran, "method=retrieve_read searches a corpus")
