@@ -19,6 +19,8 @@ def read_settings(config: Config) -> RunSettings:
     values = {}
     for name, declared in declared_fields(RunSettings).items():
         key = REQUIRE_EXISTING if name == "require_existing" else name
+        if declared.is_added_later:  # the settings of older runs lack it
+            flat.setdefault(key, declared.default)
         values[name] = check_value(key, flat[key], declared.type)
     return RunSettings(**values)
 

@@ -9,8 +9,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
 
+from kgqa.config.composing import compose
 from kgqa.config.files import groups
 from kgqa.config.keys import load_node
+from kgqa.config.run_keys import RunSettings
+from kgqa.config.settings import read_settings
 from kgqa.config.targets import import_target
 from kgqa.errors import UsageError
 from kgqa.identity.component import identity_of
@@ -168,3 +171,15 @@ def test_a_later_setting_at_its_default_keeps_keys() -> None:
 
 def test_later_setting_off_its_default_changes_keys() -> None:
     assert identity_of(Extended(tables=2))["tables"] == 2
+
+
+def test_settings_of_older_runs_lack_later_keys() -> None:
+    later = {
+        name: declared.default
+        for name, declared in declared_fields(RunSettings).items()
+        if declared.is_added_later
+    }
+    config = {key: value for key, value in compose([]).items() if key not in later}
+    settings = read_settings(config)
+    assert {name: getattr(settings, name) for name in later} == later
+    assert later
