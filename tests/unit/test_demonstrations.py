@@ -315,3 +315,10 @@ def test_last_example_is_not_answered_by_yes_or_no(file: Path) -> None:
     last = json.loads(file.read_text("utf-8").splitlines()[-1])
     is_record_of_before = file.stem == "knowtrace_explore_yes_no"
     assert (str(last.get("answer")).casefold() in ("yes", "no")) == is_record_of_before
+
+
+def test_explorations_come_before_answers() -> None:
+    """In turns, they taught a model to write "No" and an answer at once, in 28 of 40 questions (docs/RESULTS.md)."""
+    lines = (DEMOS / "knowtrace_explore.jsonl").read_text("utf-8").splitlines()
+    answered = [bool(json.loads(line)["answer"]) for line in lines]
+    assert answered == [False, False, True, True]
