@@ -1,10 +1,10 @@
-"""Replay docs/RESULTS.md from its archive of calls and compare every predictions.jsonl with its recorded hash.
+"""Replay docs/RESULTS.md from its archives of calls and compare every predictions.jsonl with its recorded hash.
 
     python scripts/replay.py                 all cells that this environment can replay
     python scripts/replay.py --update        write docs/results/predictions.json
 
-No model is loaded: all replies come from docs/results/calls.jsonl.zst. The questions are read from `KGQA_DATA`, and the
-weights of qwen2_5_coder_1_5b are only hashed. The cells of TRACE need the extra sentence-transformers for their ranker.
+No model is loaded: all replies come from docs/results. The questions are read from `KGQA_DATA`, and the weights of
+qwen2_5_coder_1_5b are only hashed. The cells of TRACE need the extra sentence-transformers for their ranker.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# replies of the H200, and those of one CPU: the same calls have other replies there
 CALLS = ROOT / "docs/results/calls.jsonl.zst"
+CPU_CALLS = ROOT / "docs/results/calls_cpu.jsonl.zst"
 HASHES = ROOT / "docs/results/predictions.json"
 DATA = ("questions/hotpotqa_dev.json.gz", "questions/hotpot_dev_distractor_v1.json")
 SETTINGS = "seed=1 model=qwen2_5_coder_1_5b engine=vllm engine.enforce_eager=true"
@@ -51,6 +54,15 @@ GROUPS = {
     "trace_selector": f"{TRACE} method.selector=false",
     "trace_layout": f"{TRACE} method.reader_layout=released",
 }
+CPU = "dataset=hotpotqa sample=80 limit=40"
+# copied to where the commands run
+ALTERNATING = ROOT / "docs/results/knowtrace_alternating.jsonl"
+EXAMPLES = f"knowtrace_explore.jsonl,knowtrace_explore_yes_no.jsonl,{ALTERNATING.name}"
+CPU_GROUPS = {
+    "cpu_reading": f"method=all_documents dataset.perturb=null,remove_gold {CPU}",
+    "cpu_knowtrace": f"method=knowtrace method.exploration_few_shot.path={EXAMPLES} {CPU}",
+    "cpu_safe": f"method=safe method.feedback=none {CPU}",
+}
 
 
 def run_kgqa(arguments: list[str], folder: Path) -> None:
@@ -70,12 +82,27 @@ def run_kgqa(arguments: list[str], folder: Path) -> None:
         )
 
 
-def hash_predictions(outputs: Path) -> dict[str, list[str]]:
-    """Return the sorted SHA-256 hashes of all predictions by `dataset/method`."""
+def replay(calls: Path, groups: dict[str, str], folder: Path) -> None:
+    """Run the groups in `folder`, with a cache of these calls only."""
+    folder.mkdir()
+    shutil.copy(ALTERNATING, folder)
+    run_kgqa(["cache", "import", str(calls)], folder)
+    commands = [
+        ["run", "-m", *keys.split(), *SETTINGS.split(), f"sweep.name={group}"]
+        for group, keys in groups.items()
+    ]
+    # no model computes, so each process needs one core
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as workers:
+        list(workers.map(lambda command: run_kgqa(command, folder), commands))
+
+
+def hash_predictions(folder: Path) -> dict[str, list[str]]:
+    """Return the sorted SHA-256 hashes of all predictions by `dataset/method`, or `cpu/dataset/method`."""
     hashes: dict[str, list[str]] = defaultdict(list)
-    for file in outputs.glob("*/*/*/*/predictions.jsonl"):
-        dataset, method, *_ = file.relative_to(outputs).parts
-        hashes[f"{dataset}/{method}"].append(hashlib.sha256(file.read_bytes()).hexdigest())
+    for file in folder.glob("*/outputs/*/*/*/*/predictions.jsonl"):
+        machine, _, dataset, method, *_ = file.relative_to(folder).parts
+        key = f"cpu/{dataset}/{method}" if machine == "cpu" else f"{dataset}/{method}"
+        hashes[key].append(hashlib.sha256(file.read_bytes()).hexdigest())
     return {key: sorted(values) for key, values in sorted(hashes.items())}
 
 
@@ -98,15 +125,9 @@ def main() -> int:
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kgqa-replay-") as name:
         folder = Path(name)
-        run_kgqa(["cache", "import", str(CALLS)], folder)
-        commands = [
-            ["run", "-m", *keys.split(), *SETTINGS.split(), f"sweep.name={group}"]
-            for group, keys in groups.items()
-        ]
-        # no model computes, so each process needs one core
-        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as workers:
-            list(workers.map(lambda command: run_kgqa(command, folder), commands))
-        hashes = hash_predictions(folder / "outputs")
+        replay(CALLS, groups, folder / "h200")
+        replay(CPU_CALLS, CPU_GROUPS, folder / "cpu")
+        hashes = hash_predictions(folder)
     if options.update:
         HASHES.write_text(json.dumps(hashes, indent=1) + "\n", encoding="utf-8")
     expected = json.loads(HASHES.read_text(encoding="utf-8"))
