@@ -334,8 +334,9 @@ def _judge(
         or {"model", "engine"} <= groups
     )
     if any(one.config is not None for one in answered) and not has_model and SERVER not in groups:
+        missing = " and ".join(f"{name}=NAME" for name in ("model", "engine") if name not in groups)
         raise ConfigError(
-            f"judge={experiment.name(ROLE)}: which model runs the judge? Add model=NAME and engine=NAME, or server=URL"
+            f"judge={experiment.name(ROLE)}: which model runs the judge? Add {missing}, or server=URL"
         )
     judgings = []
     with Session(experiment) as session:

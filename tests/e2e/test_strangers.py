@@ -104,6 +104,7 @@ def test_judge_takes_no_address_from_run_folder(
     )
     words = ["evaluate", str(folder), "judge=kgp"]
     refused(kgqa(*words), "which model runs the judge? Add model=NAME and engine=NAME")
+    refused(kgqa(*words, "engine=scripted"), "Add model=NAME, or server=URL")
     assert kgqa(*words, *JUDGED_BY).code == 0
 
 
