@@ -171,7 +171,9 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
     if len(matches) > 1:
         more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
         names = ", ".join(entry.name for entry in matches[:SHOWN])
-        raise ConfigError(f"{text}: matches several runs: {names}{more}. Add more of the name.")
+        raise ConfigError(
+            f"{text}: matches several runs: {names}{more}. Add more of the name. kgqa runs shows how they differ."
+        )
     return matches[0].folder
 
 

@@ -220,7 +220,9 @@ def test_prefix_of_several_runs_is_ambiguous() -> None:
         run(f"demo/trace/small/ce00000{number}", number)
     names = "demo/trace/small/ce000006, demo/trace/small/ce000005"
     assert refusal(find_run, "ce").startswith(f"ce: matches several runs: {names}")
-    assert refusal(find_run, "ce").endswith("and 2 more. Add more of the name.")
+    assert refusal(find_run, "ce").endswith(
+        "and 2 more. Add more of the name. kgqa runs shows how they differ."
+    )
     run("demo/trace/small/ce", 9)  # by name=ce
     assert find_run("ce").name == "ce"
 
@@ -309,7 +311,10 @@ def test_ambiguous_name_is_rejected_by_every_command(
     run("demo/trace/small/ab", 1)
     run("demo/trace/small/ac", 2)
     assert main([*command.split(), "a"]) == 2
-    message = "kgqa: a: matches several runs: demo/trace/small/ac, demo/trace/small/ab. Add more of the name.\n"
+    message = (
+        "kgqa: a: matches several runs: demo/trace/small/ac, demo/trace/small/ab. Add more of the name. "
+        "kgqa runs shows how they differ.\n"
+    )
     assert capsys.readouterr().err == message
 
 
