@@ -286,9 +286,11 @@ def _followed(runs: Runs) -> list[Section]:
 
 
 def _is_same_program(first: AnsweredQuestions, second: AnsweredQuestions) -> bool:
-    """Return whether two runs answer with the same method and model. Other answers would not be due to the passages."""
+    """Return whether two runs have the same method, model and ranker, so that only the passages change the answers."""
     one, other = first.config or {}, second.config or {}
-    return all(one.get(key) == other.get(key) for key in ("method", "model", "roles"))
+    return all(
+        one.get(key) == other.get(key) for key in ("method", "model", "roles", "ranker", "kg")
+    )
 
 
 def _name_pairs(section: Section, names: Mapping[str, str]) -> Section:
