@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, Metrics
-from kgqa.scoring.questions import METRICS, shown_score
+from kgqa.scoring.questions import METRICS, show_score
 
 # keys with values that need no key next to them
 _SELF_EXPLANATORY = ("method", "model", "dataset", "retriever")
@@ -88,7 +88,7 @@ def dollars(metrics: Metrics) -> Measured | None:
 
 
 def _score(name: str, metrics: Metrics) -> Measured | None:
-    return _measured(shown_score(metrics, name))
+    return _measured(show_score(metrics, name))
 
 
 def _measured(score: Estimate) -> Measured | None:

@@ -20,7 +20,7 @@ from kgqa.report.evaluation import CORRECTED_P
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
 from kgqa.report.shares import RunShares, Shares, read_shares
 from kgqa.scoring.comparison import ALPHA, CORRECTIONS, HOLM, permutation
-from kgqa.scoring.questions import METRICS, shown_score
+from kgqa.scoring.questions import METRICS, show_score
 from kgqa.scoring.repeats import compare_repeats, repeated_estimate
 from kgqa.util.settings import declared_fields
 from kgqa.util.text import pluralize
@@ -118,7 +118,7 @@ class Entry:
             repeated = repeated_estimate(self.by_repeat(metric))
             return repeated.estimate if repeated else UNDEFINED
         if metric in METRICS:
-            return shown_score(self.run.metrics, metric)
+            return show_score(self.run.metrics, metric)
         judge = self.shares.judge
         estimates = {"judge": judge.accuracy, "corrected": judge.corrected} if judge else {}
         return estimates.get(metric) or UNDEFINED

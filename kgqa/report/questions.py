@@ -19,7 +19,7 @@ from kgqa.scoring.questions import (
     ScoredQuestion,
     percent_scores,
     score_question,
-    shown_score,
+    show_score,
 )
 from kgqa.types import Json
 from kgqa.util.fs import replace_file
@@ -66,7 +66,7 @@ def report_question(
         "gold": list(question.answers),
         "answer": prediction.scored_answer,
         "error": prediction.error,
-        **_shown_percents(scored, run.metrics if run else None),
+        **_show_percents(scored, run.metrics if run else None),
         "verdict": judgement.shown if judgement else None,
         "hops": question.hops,
         "type": question.type,
@@ -80,7 +80,7 @@ def report_question(
     return ReportedQuestion(row, traced, judgement)
 
 
-def _shown_percents(
+def _show_percents(
     scored: ScoredQuestion | None, metrics: Metrics | None
 ) -> dict[str, float | None]:
     """Return the scores of a question, without those of passages if the run used none."""
@@ -88,7 +88,7 @@ def _shown_percents(
     if metrics is None:
         return percents
     return {
-        name: value if shown_score(metrics, name).n else None for name, value in percents.items()
+        name: value if show_score(metrics, name).n else None for name, value in percents.items()
     }
 
 

@@ -34,7 +34,7 @@ from kgqa.report.flags import flags_section
 from kgqa.report.section import Section, Value, cell_text
 from kgqa.scoring.agreement import agreement as agreement_of
 from kgqa.scoring.corrected import kappa_interval
-from kgqa.scoring.questions import METRICS, shown_score
+from kgqa.scoring.questions import METRICS, show_score
 from kgqa.types import Json
 from kgqa.util.settings import name_of
 from kgqa.util.text import duration, pluralize
@@ -475,7 +475,7 @@ def _score_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> Rows:
     counts = f"{summary.failed} failed{wrong}, {summary.answerless} empty answers"
     yield "questions", f"{answered}{summary.questions} ({counts})"
     for name, metric in METRICS.items():
-        if metric.listed and (score := shown_score(summary, name)).mean is not None:
+        if metric.listed and (score := show_score(summary, name)).mean is not None:
             only = (summary.answered or {}).get(name)
             mark = (
                 f" ({summary.missing_golds})" if summary.missing_golds and metric.of_golds else ""

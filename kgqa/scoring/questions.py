@@ -269,7 +269,7 @@ def percent_scores(
     return scores
 
 
-def shown_score(summary: ScoreSummary, name: str) -> Estimate:
+def show_score(summary: ScoreSummary, name: str) -> Estimate:
     """Return a score for tables: undefined if it is one of passages and no question used any."""
     uses_passages = summary.score("support_precision").n > 0
     is_defined = uses_passages or METRICS[name].of != "passages"

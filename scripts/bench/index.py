@@ -26,7 +26,7 @@ from scripts.bench.process import ROOT
 
 # of the simulated vectors: as many dimensions as E5-base has
 DIMENSIONS = 768
-# by backend. An HNSW index of a million takes half an hour
+# by backend. An HNSW index of a million takes too long for a benchmark
 PASSAGES = {"ivf": 1_000_000, "ivfpq": 1_000_000, "hnsw": 100_000}
 # of real vectors, which are fewer, and the settings whose recall is measured
 LISTS = "lists=256"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
@@ -79,7 +79,7 @@ class Viewer:
         return self._page(
             request, "runs.html.j2", rows=page_rows, titles=table.titles_of(page_rows), grouped=is_grouped,
             first=first, count=len(rows), filter=text, sort=order, columns=table.columns_of(page_rows),
-            beats=read_heartbeats(self._root), warnings=_warn(page_rows),
+            beats=read_heartbeats(self._root), warnings=table.warn_of_simulation(page_rows),
         )  # fmt: skip
 
     def favicon(self, _: Request) -> Response:
@@ -120,7 +120,7 @@ class Viewer:
             request, "compare.html.j2", runs=runs, letters=ascii_uppercase[: len(runs)], filters=FILTERS, which=which,
             search=text, sides=sides[first : first + PAGE], first=first, count=len(sides),
             columns=table.columns_of(runs), titles=table.titles_of(runs), differences=compare_scores(runs),
-            warnings=[*_warn(runs), *warn_of_questions(runs)],
+            warnings=[*table.warn_of_simulation(runs), *warn_of_questions(runs)],
         )  # fmt: skip
 
     def plots(self, request: Request) -> Response:
@@ -138,7 +138,7 @@ class Viewer:
         return self._page(
             request, "plots.html.j2", keys=query.getlist("run"), count=len(rows), figures=figures, x=x, y=y,
             sweep=named[0] if len(named) == 1 and named[0].kind == "sweep" else None,
-            plots=table.draw_plots(rows, table.name_groups(rows), x, y), warnings=_warn(rows),
+            plots=table.draw_plots(rows, table.name_groups(rows), x, y), warnings=table.warn_of_simulation(rows),
         )  # fmt: skip
 
     def refuse(self, request: Request, error: Exception) -> Response:
@@ -176,11 +176,6 @@ def _html(text: str, status: int = 200, headers: Mapping[str, str] | None = None
     from starlette.responses import Response
 
     return Response(text.encode("utf-8", "backslashreplace"), status, headers, "text/html")
-
-
-def _warn(rows: Sequence[Row]) -> list[str]:
-    warning = table.warn_of_simulation(rows)
-    return [warning] if warning else []
 
 
 def _first(request: Request) -> int:

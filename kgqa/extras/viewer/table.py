@@ -231,14 +231,14 @@ def has_words(row: Row, text: str) -> bool:
     return all(word in pairs or word in names for word in text.lower().split())
 
 
-def warn_of_simulation(rows: Sequence[Row]) -> str:
-    """Return a warning if no model was called in some of the runs, otherwise ""."""
+def warn_of_simulation(rows: Sequence[Row]) -> list[str]:
+    """Return a warning if no model was called in some of the runs."""
     runs = [row for row in rows if row.kind == "run" and row.figures]
     count = sum(row.is_simulated for row in runs)
     if not count:
-        return ""
+        return []
     some = "" if count == len(runs) else f" in {count:,} of {len(runs):,} runs"
-    return f"Scripted replies: no model was called{some}. The scores are meaningless."
+    return [f"Scripted replies: no model was called{some}. The scores are meaningless."]
 
 
 def name_groups(rows: Sequence[Row]) -> dict[str, str]:
