@@ -10,7 +10,6 @@ Blank lines at the ends of blocks are removed. An empty block `exact` keeps them
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from kgqa.util.places import prompt_folders
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
+    from jinja2.runtime import Context
 
 
 def render(name: str, /, **values: object) -> Prompt:
@@ -32,14 +32,15 @@ def render(name: str, /, **values: object) -> Prompt:
     Raises ConfigError: there is no such template, or its syntax is wrong.
     """
     template = _template(name)
+    context = template.new_context(values)
     if "completion" in template.blocks:
         return Prompt(
-            name, (Message("user", _block(template, "completion", values)),), form="completion"
+            name, (Message("user", _block(template, "completion", context)),), form="completion"
         )
-    messages = [Message("user", _block(template, "user", values))]
+    messages = [Message("user", _block(template, "user", context))]
     if "system" in template.blocks:
-        messages.insert(0, Message("system", _block(template, "system", values)))
-    prefill = _block(template, "prefill", values) if "prefill" in template.blocks else ""
+        messages.insert(0, Message("system", _block(template, "system", context)))
+    prefill = _block(template, "prefill", context) if "prefill" in template.blocks else ""
     return Prompt(name, tuple(messages), prefill)
 
 
@@ -50,8 +51,8 @@ def render_dry_run_reply(prompt: Prompt, number: int) -> str:
     repeated reply. The default reply is "unknown".
     """
     template = _template(prompt.name)
-    values = {"number": number, "prefill": prompt.prefill}
-    return _block(template, "imagined", values) if "imagined" in template.blocks else "unknown"
+    context = template.new_context({"number": number, "prefill": prompt.prefill})
+    return _block(template, "imagined", context) if "imagined" in template.blocks else "unknown"
 
 
 def has_template(name: str) -> bool:
@@ -108,9 +109,9 @@ def _template(name: str) -> Template:
         raise ConfigError(f"{error.filename}:{error.lineno}: {error.message}") from error
 
 
-def _block(template: Template, block: str, values: Mapping[str, object]) -> str:
+def _block(template: Template, block: str, context: Context) -> str:
     try:
-        text = "".join(template.blocks[block](template.new_context(dict(values))))
+        text = "".join(template.blocks[block](context))
     except Exception:  # noqa: BLE001 - raised again, with the template's lines in its traceback
         template.environment.handle_exception()
     return text if "exact" in template.blocks else text.strip("\n")

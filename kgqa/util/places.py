@@ -25,7 +25,12 @@ def conf_folders() -> tuple[Path, ...]:
 
 def prompt_folders() -> tuple[Path, Path]:
     """Return the folders of templates, in the same order."""
-    return user_folder() / "prompts", package_folder() / "prompts"
+    return _prompt_folders(user_conf())
+
+
+@cache  # each prompt of a run needs them
+def _prompt_folders(conf: Path) -> tuple[Path, Path]:
+    return conf.parent / "prompts", package_folder() / "prompts"
 
 
 @cache
@@ -42,7 +47,11 @@ def user_folder() -> Path:
 
 def user_conf() -> Path:
     """Return the user's conf/ as the user writes it. Raise a ConfigError if `KGQA_CONF` names no folder."""
-    named = os.environ.get("KGQA_CONF")
+    return _user_conf(os.environ.get("KGQA_CONF"))
+
+
+@cache
+def _user_conf(named: str | None) -> Path:
     folder = Path(named or "conf").expanduser()
     if named and not folder.is_dir():
         raise ConfigError(
