@@ -104,7 +104,7 @@ class InFlightCalls:
         self._stopped = threading.Event()
 
     def begin(self, requests: Sequence[Request]) -> list[Request]:
-        """Answer requests from the cache or join them to an identical call. Return the others."""
+        """Answer requests from the cache or join them to an identical call. Return the others, see `lock_calls`."""
         missing = []
         for request in requests:
             key = cache_key(self._identity, request.call)
@@ -121,10 +121,13 @@ class InFlightCalls:
                     missing.append(request)
                     continue
             self._done.put(ServiceReply(request.ticket, reply, cached=True))
-        return missing if self._make is None else self._lock_calls(missing)
+        return missing
 
-    def _lock_calls(self, requests: Sequence[Request]) -> list[Request]:
-        """Lock and return requests that no other process makes. Answer the others from the cache, now or later."""
+    def lock_calls(self, requests: Sequence[Request]) -> list[Request]:
+        """Lock and return requests that no other process makes. Answer the others from the cache, now or later.
+
+        Lock many at once: each time costs a transaction.
+        """
         own, unlocked = [], {self._keys[request.ticket]: request for request in requests}
         while unlocked:
             again = {}
@@ -244,7 +247,7 @@ class InFlightCalls:
                 requests = [each for each in self._elsewhere if each.ticket in self._keys]
                 self._elsewhere = []
             try:
-                own = self._lock_calls(requests) if requests else []
+                own = self.lock_calls(requests) if requests else []
             except KgqaError as error:
                 for request in requests:
                     if request.ticket in self._keys:

@@ -133,16 +133,21 @@ class Scheduler:
         todo, self._is_last_started = iter(programs), False
         try:
             while True:
-                self._admit(todo)
                 while self._ready:
                     finished = self._advance(*self._ready.popleft())
                     if finished is not None:
                         yield finished
-                        self._admit(todo)
+                self._receive_all()
+                if self._ready:
+                    continue
+                for service in self._services:
+                    service.send()
+                if self._admit(todo):
+                    continue
                 if not self._waiting:
                     return
                 self._flush(streaming)
-                self._collect()
+                self._wait()
         finally:
             for task in self._live:
                 task.program.close()
@@ -171,17 +176,23 @@ class Scheduler:
         task.adopted += 1
         return True
 
-    def _admit(self, todo: Iterator[tuple[str, Program[Any]]]) -> None:
-        while not self._is_last_started and self._open < self._width():
-            item = next(todo, None)
-            if item is None:
-                self._is_last_started = True
-                self._on_last_start()
-                return
-            key, program = item
-            self._open += 1
-            self._start(_Task(program, _Root(key, self._started)))
-            self._started += 1
+    def _admit(self, todo: Iterator[tuple[str, Program[Any]]]) -> bool:
+        """Start the next program if fewer than `width` are open. Return whether there was one.
+
+        Only one: its stored replies come at once, so its first new call is made before the next program starts.
+        """
+        if self._is_last_started or self._open >= self._width():
+            return False
+        item = next(todo, None)
+        if item is None:
+            self._is_last_started = True
+            self._on_last_start()
+            return False
+        key, program = item
+        self._open += 1
+        self._start(_Task(program, _Root(key, self._started)))
+        self._started += 1
+        return True
 
     def _start(self, task: _Task) -> None:
         self._live.add(task)
@@ -293,14 +304,22 @@ class Scheduler:
         elif held == len(self._waiting):
             next(service for service in self._services if service.held).flush()
 
-    def _collect(self) -> None:
-        """Wait until a program can continue, and receive all replies that have arrived. Do the work before them."""
-        while not self._ready or not self._done.empty():
-            item = self._done.get()
-            if isinstance(item, ServiceReply):
-                self._receive(item)
-            else:
-                item()
+    def _wait(self) -> None:
+        """Wait until a program can continue."""
+        while not self._ready:
+            self._handle(self._done.get())
+            self._receive_all()
+
+    def _receive_all(self) -> None:
+        """Receive all replies that have arrived. Do the work before them."""
+        while not self._done.empty():
+            self._handle(self._done.get())
+
+    def _handle(self, item: ServiceReply | Callable[[], object]) -> None:
+        if isinstance(item, ServiceReply):
+            self._receive(item)
+        else:
+            item()
 
     def _receive(self, reply: ServiceReply) -> None:
         task, path, call = self._waiting.pop(reply.ticket)

@@ -29,6 +29,8 @@ from kgqa.util.waiting import add_wait, remove_wait
 
 # calls in a row that fail alone, after which the engine counts as crashed
 MAX_FAILURES = 3
+# calls of a streaming engine: enough for cheap locks, so few that the engine does not wait while prompts are rendered
+_SENT_TOGETHER = 16
 
 
 class Service(ABC):
@@ -44,6 +46,9 @@ class Service(ABC):
     @abstractmethod
     def submit(self, request: Request) -> None:
         """Accept a call. Its reply is put into the scheduler's queue."""
+
+    def send(self) -> None:  # noqa: B027 - most services start a call when it is submitted
+        """Start the submitted calls. The scheduler calls this when no program can continue."""
 
     def flush(self) -> None:  # noqa: B027 - most services hold no calls
         """Start the held calls."""
@@ -108,7 +113,7 @@ class Waves(Batches):
 
     def flush(self) -> None:
         wave, self._waiting, self.held = self._waiting, [], 0
-        self._make(self._in_flight.begin(sorted(wave)))
+        self._make(self._in_flight.lock_calls(self._in_flight.begin(sorted(wave))))
 
     def _make(self, requests: Sequence[Request]) -> None:
         for batch in split_batches(requests, self._engine.batch_size):
@@ -202,10 +207,19 @@ class Streams(Service):
         self._in_flight = InFlightCalls(done, cache, identity_of(engine), self._make)
         self._lock = threading.Lock()
         self._heap: list[tuple[tuple[object, ...], Request]] = []
+        # neither locked nor in the heap
+        self._unsent: list[Request] = []
         self._stopped = False
 
     def submit(self, request: Request) -> None:
-        self._make(self._in_flight.begin([request]))
+        self._unsent += self._in_flight.begin([request])
+        if len(self._unsent) >= _SENT_TOGETHER:
+            self.send()
+
+    def send(self) -> None:
+        requests, self._unsent = self._unsent, []
+        if requests:
+            self._make(self._in_flight.lock_calls(requests))
 
     def _rank(self, request: Request) -> tuple[object, ...]:
         if not self._ending.is_set():

@@ -77,9 +77,9 @@ def test_call_that_fails_elsewhere_is_repeated_here(cache: CallCache, other: Cal
     queue, calls = Done(), SimpleQueue[Any]()
     request = Request((0,), 1, ask("hello"), time.monotonic())
     theirs = InFlightCalls(Done(), other, {"engine": "x"}, calls.put)
-    assert theirs.begin([request]) == [request]
+    assert theirs.lock_calls(theirs.begin([request])) == [request]
     mine = InFlightCalls(queue, cache, {"engine": "x"}, calls.put)
-    assert not mine.begin([request])
+    assert not mine.lock_calls(mine.begin([request]))
     theirs.finish([(request, ValueError("no answer"))], time.monotonic())
     theirs.commit()
     assert calls.get(timeout=5) == [request]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import Mock
 
 import pytest
 
 from kgqa.cache.in_flight import Done, Request
-from kgqa.cache.store import CallCache
+from kgqa.cache.store import CallCache, LockState
 from kgqa.calls import (
     Call,
     Generate,
@@ -26,10 +26,10 @@ from kgqa.calls import (
 from kgqa.errors import EngineDied, EngineError, StorageError
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.scheduler import Scheduler
-from kgqa.runtime.services import BatchIsolator, Worker
+from kgqa.runtime.services import BatchIsolator, Streams, Worker
 from kgqa.types import Completion, Json, Passage, Triple
 from kgqa.util.waiting import describe_waits
-from tests.engines_for_tests import Batches, ask, echo
+from tests.engines_for_tests import Batches, SilentEngine, ask, echo
 from tests.unit.scheduling import drive, named, next_reply, scheduler_of, two_steps
 
 
@@ -316,3 +316,58 @@ def test_as_many_questions_are_open_as_the_width(cache: CallCache, width: int) -
     drive(Batches(size=2), cache, named(8, observed), width=width)
     assert max(counts) == width
     assert len(counts) == 8
+
+
+def test_a_question_goes_on_before_the_next_starts(cache: CallCache) -> None:
+    order: list[str] = []
+
+    async def look_up(name: str) -> None:
+        order.append(f"{name} starts")
+        await Search(name, 3)
+        order.append(f"{name} has passages")
+
+    def run() -> None:
+        queue = Done()
+        worker = Worker(queue, cache, {"engine": "test"}, lambda calls: [()] * len(calls), "search")
+        scheduler = Scheduler(lambda call: worker, queue, width=lambda: 64)
+        list(scheduler.run(named(2, look_up)))
+        scheduler.stop()
+
+    run()
+    order.clear()
+    run()  # all passages come from the cache
+    assert order == ["q0 starts", "q0 has passages", "q1 starts", "q1 has passages"]
+
+
+class Echo(SilentEngine):
+    """A streaming engine that answers at once."""
+
+    streaming: ClassVar[bool] = True
+    max_concurrency: ClassVar[int] = 64
+    estimates_tokens: ClassVar[bool] = False
+
+    def submit(self, call: ModelCall, deliver: Callable[[ModelReply | Exception], None]) -> None:
+        deliver(echo(call))
+
+
+def test_calls_of_one_step_are_locked_together(
+    cache: CallCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    lock_calls = cache.lock_calls
+
+    def count_and_lock(keys: Iterable[str]) -> dict[str, LockState]:
+        sizes.append(len(list(keys)))
+        return lock_calls(keys)
+
+    monkeypatch.setattr(cache, "lock_calls", count_and_lock)
+
+    async def ask_many(name: str) -> None:
+        await gather(*(ask(f"{name} {number}") for number in range(40)))
+
+    queue = Done()
+    streams = Streams(queue, cache, Echo(), threading.Event())
+    scheduler = Scheduler(lambda call: streams, queue, width=lambda: 64)
+    list(scheduler.run(named(1, ask_many), streaming=True))
+    scheduler.stop()
+    assert sizes == [16, 16, 8]
