@@ -137,12 +137,10 @@ class Scheduler:
                     finished = self._advance(*self._ready.popleft())
                     if finished is not None:
                         yield finished
-                self._receive_all()
-                if self._ready:
-                    continue
                 for service in self._services:
                     service.send()
-                if self._admit(todo):
+                self._receive_all()
+                if self._ready or self._admit(todo):
                     continue
                 if not self._waiting:
                     return
