@@ -73,6 +73,13 @@ class Bar:
     low: float | None = None
     high: float | None = None
 
+    @property
+    def number(self) -> str:
+        """Return the value as text: a score, which has an interval, with one decimal."""
+        if self.low is not None:
+            return f"{self.value:.1f}"
+        return f"{self.value:,.0f}" if self.value >= 100 else f"{self.value:.3g}"
+
 
 @dataclass(frozen=True, slots=True)
 class BarPlot:
@@ -141,7 +148,9 @@ def log_ticks(low: float, high: float) -> list[float]:
 def lay_out_bars(plot: BarPlot) -> dict[str, object]:
     """Return the values of the template's `bars`: the bars in order, and the scale of their length."""
     bars = sorted(plot.bars, key=lambda bar: -bar.value)
-    left = 16 + round(_CHARACTER) * min(NAME, max(len(bar.name) for bar in bars))
+    # between the name and the bar: at the end of the interval it looks like the interval's end
+    number = 10 + round(_CHARACTER * max(len(bar.number) for bar in bars))
+    left = number + 16 + round(_CHARACTER) * min(NAME, max(len(bar.name) for bar in bars))
     ends = [
         0.0,
         *(end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None),
@@ -154,6 +163,7 @@ def lay_out_bars(plot: BarPlot) -> dict[str, object]:
         "row": BAR,
         "top": TOP,
         "longest": NAME,
+        "number": number,
         "paint": COLOURS[0],
     }
 
@@ -179,11 +189,7 @@ def lay_out_points(plot: Plot) -> dict[str, object]:
     lines = [box for series in plot.series for box in _line_boxes(series, x, y)]
     named = [point for point in points if point.label]
     places = [(x(point.x), y(point.y)) for point in named]
-    labels = _place_labels(places, [point.label for point in named], lines)
-    keys: list[tuple[str, str]] = []
-    if len(labels) < len(named):
-        keys = [(f"{number}", point.label) for number, point in enumerate(named, start=1)]
-        labels = _place_labels(places, [number for number, _ in keys], lines)
+    labels, keys = _place_names(places, [point.label for point in named], lines)
     legend_height = 6 + LEGEND_ROW * math.ceil(len(legend) / per_row) if legend else 0
     size = {
         "width": WIDTH,
@@ -205,6 +211,24 @@ def _line_boxes(series: Series, x: _Scale, y: _Scale) -> Iterator[_Box]:
             share = step / steps
             middle, height = left + share * (right - left), first + share * (last - first)
             yield middle - 2, height - 2, middle + 2, height + 2
+
+
+def _place_names(
+    places: Sequence[tuple[float, float]], names: Sequence[str], lines: Sequence[_Box]
+) -> tuple[list[tuple[float, float, str]], list[tuple[str, str]]]:
+    """Return the labels of points, and the names of those that have a number, because the name has no room."""
+    labels = _place_labels(places, names, lines)
+    named = [label for _, _, label in labels]
+    numbers: dict[str, str] = {}
+    # each name that stays can take the room of a number
+    while len(labels) < len(names):
+        others = (name for name in names if name not in named)
+        numbers = {name: f"{number}" for number, name in enumerate(dict.fromkeys(others), 1)}
+        labels = _place_labels(places, [numbers.get(name, name) for name in names], lines)
+        if not named:
+            break
+        named.pop()
+    return labels, [(number, name) for name, number in numbers.items()]
 
 
 def _place_labels(
