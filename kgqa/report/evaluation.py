@@ -228,5 +228,5 @@ def _verdict(compared: Difference, wanted: float) -> str:
 
 
 def p_text(value: float) -> str:
-    """Return a p-value with four decimals."""
-    return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
+    """Return a p-value as papers write it: with three decimals, or "<0.001"."""
+    return f"{value:.3f}" if value >= 0.001 else "<0.001"
