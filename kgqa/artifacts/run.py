@@ -40,6 +40,24 @@ class Chosen(Artifact):
     settings: tuple[Setting, ...]
 
 
+class _Repetition(Artifact):
+    """Keys of `identity.json` that belong to no group."""
+
+    seed: int = 0
+    repeat: int = 1
+
+
+def read_settings(folder: Path) -> dict[str, str]:
+    """Return the choices and settings of a run by key, with its seed and the number of its repetition.
+
+    Raises DataError: a file is missing or damaged.
+    """
+    stored = read(Chosen, folder / SETTINGS)
+    own = read(_Repetition, folder / IDENTITY)
+    settings = {key: value for key, value, _ in stored.settings}
+    return {**stored.choices, "seed": f"{own.seed}", "repeat": f"{own.repeat}", **settings}
+
+
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
     """A finished run.

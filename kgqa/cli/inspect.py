@@ -7,27 +7,27 @@ import webbrowser
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import (
-    SETTINGS,
     SWEEP,
-    Chosen,
     FinishedRun,
     RunEntry,
     find_run,
     list_runs,
     matching,
+    read_settings,
     run_json,
 )
-from kgqa.artifacts.schema import read
 from kgqa.cli.commands import EXPORTS
 from kgqa.cli.significance import check_test
 from kgqa.cli.terminal import Cells, Terminal, style_text
 from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, DataError
+from kgqa.report.columns import find_differing
 from kgqa.report.exports import write_export, write_report
 from kgqa.report.paper import DEFAULT_METRICS, PaperTable, read_entries, table_file
 from kgqa.report.sweeps import write_sweep_report
@@ -36,8 +36,6 @@ from kgqa.util.fs import replace_file
 from kgqa.util.text import duration
 
 RUNS_SHOWN = 20
-NO_DIFFERENCE = ("run_name", "output_dir")  # settings that describe no run
-ABOUT_MODEL = "model.about."
 RUNNING = ("work", "stage", "done", "failed", "left", "paid", "for")
 
 
@@ -81,24 +79,12 @@ def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
     counts: dict[RunEntry, int] = {}
     for run in runs:
         with suppress(DataError):
-            stored = read(Chosen, run.folder / SETTINGS)
-            settings[run] = {**{key: value for key, value, _ in stored.settings}, **stored.choices}
+            settings[run] = read_settings(run.folder)
             counts[run] = Metrics.read(run.folder).questions
     differing = {}
     for run, own in settings.items():
         alike = [other for other in settings if other.parts[:3] == run.parts[:3]]
-        others = [settings[other] for other in alike]
-        shared = [
-            key for key in own if key not in NO_DIFFERENCE and all(key in each for each in others)
-        ]
-        several = [key for key in shared if len({each[key] for each in others}) > 1]
-        # the settings of a component are omitted if its name differs, and facts about a model always
-        keys = [
-            key
-            for key in several
-            if not key.startswith(ABOUT_MODEL)
-            and ("." not in key or key.partition(".")[0] not in several)
-        ]
+        keys = find_differing([settings[other] for other in alike])
         values = " ".join(f"{key}={own[key]}" for key in keys)
         is_count = len({counts.get(other) for other in alike}) == len(alike)
         reason = "number of questions" if is_count else "code, prompts or data"

@@ -156,7 +156,7 @@ def describe_set(labelled: Sequence[ThoughtDemonstration], number: int, count: i
     """Describe the questions of `demonstration_set` for a report."""
     size = len(demonstration_set(labelled, number, count))
     if not (released := _load_released_set(labelled, number)):
-        return f"{size} of {len(labelled)} questions, random sample {number}"
+        return f"{size} of {len(labelled)} questions, random set {number}"
     text = f"{size} of the {RELEASED_SET} questions of the authors' set {number}"
     return (
         text if len(released) == RELEASED_SET else f"{text}, {len(released)} of which the file has"

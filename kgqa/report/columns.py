@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, Metrics
+from kgqa.artifacts.sweep import REPEAT, SET
 from kgqa.scoring.questions import METRICS, show_score
 
+# between the settings in the name of a run
+SEPARATOR = " · "
 # keys with values that need no key next to them
 _SELF_EXPLANATORY = ("method", "model", "dataset", "retriever")
+_NAMES = {SET: "few-shot set", "method.few_shot.sample": "few-shot set"}
+_EXPLANATIONS = {
+    REPEAT: "repeat 2: the second run with the same settings, but another random seed or other few-shot examples "
+    "(repeats=).",
+    "few-shot set": "few-shot set 2: the second random selection of few-shot examples (method.demonstration_set=2).",
+}
+# settings that describe no run
+_NO_DIFFERENCE = ("run_name", "output_dir")
+_ABOUT_MODEL = "model.about."
 
 
 @dataclass(frozen=True)
@@ -68,13 +80,40 @@ def name_by_settings(values: Mapping[str, str]) -> str:
     """Return a short name such as "trace · minilm · beam 5 · no selector". Settings without a value are omitted."""
     parts = []
     for key, value in values.items():
-        name = key.rpartition(".")[2].replace("_", " ")
+        name = _NAMES.get(key) or key.rpartition(".")[2].replace("_", " ")
         switches = {"true": name, "false": f"no {name}"}
         if value != "null":
             parts.append(
                 value if key in _SELF_EXPLANATORY else switches.get(value, f"{name} {value}")
             )
-    return " · ".join(parts)
+    return SEPARATOR.join(parts)
+
+
+def find_differing(runs: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the keys that all runs have, with several values.
+
+    Without the settings of a component whose name differs, facts about models, and settings that follow another one:
+    of repeated runs only `repeat` is listed, not the few-shot examples that it changes.
+    """
+    shared = [key for key in runs[0] if all(key in run for run in runs)] if runs else []
+    columns = {key: [run[key] for run in runs] for key in shared if key not in _NO_DIFFERENCE}
+    several = {key: values for key, values in columns.items() if len(set(values)) > 1}
+    keys: list[str] = []
+    for key, values in several.items():
+        group = key.partition(".")[0]
+        is_listed = key != group and group in several
+        # method.few_shot.sample follows method.demonstration_set, which follows repeat
+        can_follow = key in (SET, "method.seed") or key.count(".") > 1
+        follows = can_follow and any(several[other] == values for other in keys)
+        if not (is_listed or follows or key.startswith(_ABOUT_MODEL)):
+            keys.append(key)
+    return keys
+
+
+def explain_names(names: Iterable[str]) -> list[str]:
+    """Return a sentence for each word in the names of runs that a new user cannot know."""
+    text = SEPARATOR.join(names)
+    return [sentence for word, sentence in _EXPLANATIONS.items() if f"{SEPARATOR}{word} " in text]
 
 
 def tokens(metrics: Metrics) -> Measured | None:

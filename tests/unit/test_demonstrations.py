@@ -216,7 +216,7 @@ def test_three_example_sets_differ_in_file_order() -> None:
         labelled,
     )
     assert demonstration_set(labelled, 1, 0) == ()
-    assert describe_set(labelled, 2, 15) == "15 of 20 questions, random sample 2"
+    assert describe_set(labelled, 2, 15) == "15 of 20 questions, random set 2"
 
 
 @pytest.mark.skipif(not IRCOT_PROMPTS.is_file(), reason="IRCoT's prompts are not in KGQA_DATA")

@@ -17,7 +17,13 @@ from kgqa.config.composing import expand_grid, parse_axes
 from kgqa.config.files import Config
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.composing import compose_experiment
-from kgqa.report.columns import Measured, columns, name_by_settings
+from kgqa.report.columns import (
+    Measured,
+    columns,
+    explain_names,
+    find_differing,
+    name_by_settings,
+)
 from kgqa.report.shares import RunShares
 from kgqa.report.sweep_rows import SweepRow, find_frontier
 from kgqa.report.sweeps import choose_axes, mark_best
@@ -80,6 +86,43 @@ def test_axes_groups_and_settings_of_cells() -> None:
 )
 def test_name_of_a_cell_has_its_settings(values: dict[str, str], name: str) -> None:
     assert name_by_settings(values) == name
+
+
+SETS = ("method.demonstration_set", "method.few_shot.sample")
+
+
+@pytest.mark.parametrize(
+    ("runs", "keys"),
+    [
+        pytest.param([{"beam": "5"}, {"beam": "7"}], ["beam"], id="one"),
+        pytest.param([{"beam": "5", "new": "1"}, {"beam": "7"}], ["beam"], id="key of one run"),
+        pytest.param([{"run_name": "a"}, {"run_name": "b"}], [], id="name"),
+        pytest.param(
+            [dict.fromkeys(("repeat", *SETS), number) for number in "123"], ["repeat"], id="repeats"
+        ),
+        pytest.param(
+            [dict.fromkeys(SETS, number) for number in "123"], [SETS[0]], id="few-shot sets"
+        ),
+        pytest.param(
+            [{"ranker": name, "ranker.model": f"{name}.bin"} for name in "ab"],
+            ["ranker"],
+            id="component",
+        ),
+        pytest.param([], [], id="no runs"),
+    ],
+)
+def test_differing_settings_name_runs(runs: list[dict[str, str]], keys: list[str]) -> None:
+    assert find_differing(runs) == keys
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("ircot · repeat 2", "repeat 2: "), ("ircot · few-shot set 3", "few-shot set 2: ")],
+    ids=["repeat", "set"],
+)
+def test_words_of_names_are_explained(name: str, word: str) -> None:
+    (sentence,) = explain_names(["ircot · beam 5", name])
+    assert sentence.startswith(word)
 
 
 def cell(number: int, **config: Any) -> Cell:

@@ -18,6 +18,7 @@ from kgqa.extras.viewer.answers import (
     warn_of_questions,
 )
 from kgqa.extras.viewer.table import FIELDS, TEXTS, Row, find_row, group_cells, read_rows
+from kgqa.report.columns import explain_names
 from kgqa.report.explorer import question_page, run_page
 from kgqa.report.page import is_current, page_policy, template_environment
 from kgqa.report.run_report import notices, sections
@@ -76,8 +77,10 @@ class Viewer:
         is_grouped = not (text or order)
         rows = table.sort_rows([row for row in rows if table.has_words(row, text)], order)
         page_rows = (group_cells(rows) if is_grouped else rows)[first : first + PAGE]
+        titles = table.titles_of(page_rows)
         return self._page(
-            request, "runs.html.j2", rows=page_rows, titles=table.titles_of(page_rows), grouped=is_grouped,
+            request, "runs.html.j2", rows=page_rows, titles=titles, grouped=is_grouped,
+            hints=explain_names(titles.values()),
             first=first, count=len(rows), filter=text, sort=order, columns=table.columns_of(page_rows),
             beats=read_heartbeats(self._root), warnings=table.warn_of_simulation(page_rows),
         )  # fmt: skip
@@ -115,11 +118,12 @@ class Viewer:
     def compare(self, request: Request) -> Response:
         query, runs, first = request.query_params, self._several(request), _first(request)
         which, text = query.get("which", ""), query.get("search", "")
-        sides = side_by_side(runs, which, text)
+        sides, titles = side_by_side(runs, which, text), table.titles_of(runs)
         return self._page(
             request, "compare.html.j2", runs=runs, letters=ascii_uppercase[: len(runs)], filters=FILTERS, which=which,
             search=text, sides=sides[first : first + PAGE], first=first, count=len(sides),
-            columns=table.columns_of(runs), titles=table.titles_of(runs), differences=compare_scores(runs),
+            columns=table.columns_of(runs), titles=titles, hints=explain_names(titles.values()),
+            differences=compare_scores(runs),
             warnings=[*table.warn_of_simulation(runs), *warn_of_questions(runs)],
         )  # fmt: skip
 
@@ -138,7 +142,8 @@ class Viewer:
         return self._page(
             request, "plots.html.j2", keys=query.getlist("run"), count=len(rows), figures=figures, x=x, y=y,
             sweep=named[0] if len(named) == 1 and named[0].kind == "sweep" else None,
-            plots=table.draw_plots(rows, table.name_groups(rows), x, y), warnings=table.warn_of_simulation(rows),
+            plots=table.draw_plots(rows, table.name_groups(rows), x, y),
+            hints=explain_names(table.titles_of(rows).values()), warnings=table.warn_of_simulation(rows),
         )  # fmt: skip
 
     def refuse(self, request: Request, error: Exception) -> Response:

@@ -5,6 +5,7 @@ A run is read again when its files change.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -13,11 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.run import SCRIPTED, SETTINGS, Chosen, RunEntry, list_runs, list_sweeps
-from kgqa.artifacts.schema import read
-from kgqa.artifacts.sweep import Sweep, questions_asked
+from kgqa.artifacts.run import SCRIPTED, RunEntry, list_runs, list_sweeps, read_settings
+from kgqa.artifacts.sweep import REPEAT, Sweep, questions_asked
 from kgqa.errors import DataError
-from kgqa.report.columns import Measured, columns, name_by_settings
+from kgqa.report.columns import (
+    SEPARATOR,
+    Measured,
+    columns,
+    find_differing,
+    name_by_settings,
+)
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.runtime.monitor import read_heartbeats
 from kgqa.util.places import outputs
@@ -130,20 +136,17 @@ def _read_run(entry: RunEntry) -> Row:
     if not entry.ended:
         return row
     try:
-        metrics, settings = Metrics.read(entry.folder), read(Chosen, entry.folder / SETTINGS)
+        metrics, settings = Metrics.read(entry.folder), read_settings(entry.folder)
     except DataError as error:
         return replace(row, trouble=str(error))
     return replace(
         row,
         questions=metrics.questions,
-        is_simulated=SCRIPTED in settings.choices.values(),
+        is_simulated=settings.get("engine") == SCRIPTED,
         figures={
             column.label: figure for column in columns() if (figure := column.measure(metrics))
         },
-        settings={
-            **settings.choices,
-            **{setting: value for setting, value, _ in settings.settings},
-        },
+        settings=settings,
     )
 
 
@@ -188,27 +191,37 @@ def columns_of(rows: Sequence[Row]) -> list[str]:
 
 def titles_of(rows: Sequence[Row]) -> dict[str, str]:
     """Return a name by key that shows what differs: the method and the settings that differ on this dataset."""
-    titles = {}
+    alike: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        alike = [each for each in rows if (each.method, each.dataset) == (row.method, row.dataset)]
-        differing = [key for key in differing_settings(alike) if not key.startswith(_IN_COLUMNS)]
-        # without the keys of a component that differs
-        keys = [
-            key for key in differing if "." not in key or key.partition(".")[0] not in differing
-        ]
-        values = {key: row.settings[key] for key in keys[:_CHANGES] if key in row.settings}
-        name = name_by_settings({"method": row.method} | values) + " · …" * (len(keys) > _CHANGES)
-        titles[row.key] = f"sweep {row.name}" if row.kind == "sweep" else name
-    return titles
+        alike.setdefault((row.method, row.dataset), []).append(row)
+    differing = {
+        place: find_differing([row.settings for row in group if row.settings])
+        for place, group in alike.items()
+    }
+    return {row.key: _title(row, differing[row.method, row.dataset]) for row in rows}
 
 
-def differing_settings(rows: Iterable[Row]) -> list[str]:
-    """Return the settings that have several values in these rows."""
-    values: dict[str, set[str]] = {}
-    for row in rows:
-        for key, value in row.settings.items():
-            values.setdefault(key, set()).add(value)
-    return [key for key, distinct in values.items() if len(distinct) > 1 and key not in FIELDS]
+def _title(row: Row, differing: Sequence[str]) -> str:
+    if row.kind == "sweep":
+        return f"sweep {row.name}"
+    keys = [key for key in differing if not key.startswith((*_IN_COLUMNS, REPEAT))]
+    more = f"{SEPARATOR}…" * (len(keys) > _CHANGES)
+    # the last and always shown, because repeats have no other difference
+    keys = [*keys[:_CHANGES], *([REPEAT] if REPEAT in differing else [])]
+    values = {key: row.settings[key] for key in keys if key in row.settings}
+    return name_by_settings({"method": row.method, **values}) + more
+
+
+def name_points(rows: Sequence[Row]) -> dict[str, str]:
+    """Return a name by key for a plot, which has no columns: with the model, and the run's name if two are equal."""
+    titles = titles_of(rows)
+    if len({row.model for row in rows}) > 1:
+        titles = {row.key: f"{titles[row.key]}{SEPARATOR}{row.model}" for row in rows}
+    counts = Counter(titles.values())
+    return {
+        row.key: f"{title} ({row.name})" if counts[title := titles[row.key]] > 1 else title
+        for row in rows
+    }
 
 
 def sort_rows(rows: Iterable[Row], column: str) -> list[Row]:
@@ -273,13 +286,11 @@ def draw_plots(
 
     Runs are named by what differs.
     """
-    titles, plots = titles_of(rows), {}
+    plots = {}
     for dataset in sorted({groups[row.key] for row in rows if y in row.figures}):
-        pairs = [
-            (titles[row.key], row.figures)
-            for row in rows
-            if groups[row.key] == dataset and y in row.figures
-        ]
+        group = [row for row in rows if groups[row.key] == dataset and y in row.figures]
+        titles = name_points(group)
+        pairs = [(titles[row.key], row.figures) for row in group]
         bars = [
             Bar(title, (each := figures[y]).value, each.low, each.high) for title, figures in pairs
         ]

@@ -167,7 +167,10 @@ class Example:
         )
 
 
-SAMPLE = Setting("Which random sample of the pool.", ours="our choice")
+SAMPLE = Setting(
+    "Number of the random set of few-shot examples, from 1. `repeats=` runs several.",
+    ours="our choice",
+)
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class FewShot:
         tuple[ThoughtDemonstration, ...],
         Setting("Labeled questions: 20 per family, as in the paper.", ours="the examples are ours"),
     ]
-    sample: Annotated[Count, Setting("Number of the random sample.")]
+    sample: Annotated[Count, Setting("Number of the random set of few-shot examples, from 1.")]
     sample_size: Annotated[Natural, Setting("Examples in the prompt.")]
     distractors: Annotated[
         Natural | None,
