@@ -181,12 +181,13 @@ def _write_table(args: Namespace, form: str, terminal: Terminal) -> None:
     table = PaperTable(
         read_entries(folders),
         metrics,
-        values.get("baseline"),
-        alpha,
-        correction,
-        check_value("intervals", values.get("intervals", "false"), bool),
+        alpha=alpha,
+        correction=correction,
+        intervals=check_value("intervals", values.get("intervals", "false"), bool),
     )
+    if "baseline" in values:
+        table = replace(table, baseline=table.find(values["baseline"]))
     if "rows" in values:
         pairs = (each.partition(":") for each in values["rows"].strip("[]").split(","))
-        table = table.choose({row.strip(): name.strip() or row.strip() for row, _, name in pairs})
+        table = table.choose({row.strip(): name.strip() for row, _, name in pairs})
     terminal.line(replace_file(args.out or folders[0] / table_file(form), table.text(form)))

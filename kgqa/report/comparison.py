@@ -9,7 +9,8 @@ from functools import cached_property
 from itertools import pairwise
 
 from kgqa.report.evaluation import CORRECTED_P, p_text
-from kgqa.report.paper import DATASETS, TESTS, Entry, list_used, name_entries, warn_of_simulation
+from kgqa.report.names import DATASETS, title_row, title_rules
+from kgqa.report.paper import TESTS, Entry, list_used, name_entries, warn_of_simulation
 from kgqa.report.section import MarkedCell, Section, escape_latex, latex_cell
 from kgqa.scoring.comparison import HOLM, Difference
 from kgqa.util.text import pluralize
@@ -57,7 +58,7 @@ class ComparisonTable:
     def names(self) -> dict[str, str]:
         """Return the name of each run by letter, with its folder if another one has the same name."""
         by_id = name_entries(list(self.entries.values()))
-        names = {letter: by_id[id(entry)] for letter, entry in self.entries.items()}
+        names = {letter: title_row(by_id[id(entry)]) for letter, entry in self.entries.items()}
         counts = Counter(names.values())
         return {
             letter: f"{name} ({self.entries[letter].run.folder})" if counts[name] > 1 else name
@@ -86,7 +87,7 @@ class ComparisonTable:
         used = list_used(list(self.entries.values()))
         parts = [
             f"Pairs of runs on the same questions of {named}{f' with {used}' if used else ''}.",
-            f"Means in percent by the rules of {self.profile}, differences in points with 95% intervals.",
+            f"Means in percent by the rules of {title_rules(self.profile)}, differences in points with 95% intervals.",
             f"n: questions that both answered. p: {TESTS}, with {CORRECTED_P[self.correction][1]} over",
             f"{pluralize(len(self.differences), 'test')}. Bold: p < {self.differences[0].alpha:g}.",
         ]

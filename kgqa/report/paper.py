@@ -17,6 +17,7 @@ from kgqa.config.run_keys import RunSettings
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.report.columns import COSTS, Measured, name_by_settings
 from kgqa.report.evaluation import CORRECTED_P
+from kgqa.report.names import DATASETS, title_row, title_rules
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
 from kgqa.report.shares import RunShares, Shares, read_shares
 from kgqa.scoring.comparison import ALPHA, CORRECTIONS, HOLM, permutation
@@ -45,11 +46,6 @@ OF_DATASET = "dataset."
 # scores without an entry in METRICS
 OTHERS = {"judge": "judge", "corrected": "corrected"}
 COST_LABELS = {"calls": "calls", "tokens": "tokens", "seconds": "model s", "usd": "USD"}
-DATASETS = {
-    "hotpotqa": "HotpotQA", "2wiki": "2WikiMultiHopQA", "musique": "MuSiQue", "iirc": "IIRC", "nq": "NQ",
-    "popqa": "PopQA", "triviaqa": "TriviaQA", "bamboogle": "Bamboogle", "frames": "FRAMES",
-    "musique_full": "MuSiQue-Full", "multihop_rag": "MultiHop-RAG",
-}  # fmt: skip
 TESTS = "McNemar's exact test for scores of right or wrong, otherwise a paired permutation test"
 _FILES = {"latex": "table.tex", "md": "table.md", "csv": "table.csv"}
 _LATEX = r"""%% needs \usepackage{booktabs}
@@ -130,7 +126,8 @@ class PaperTable:
 
     metrics: names of `METRICS` or `COSTS`, judge or corrected. baseline: the row that all others are tested against, or
     None. alpha, correction: of the tests, see `scoring.comparison`. intervals: whether scores have theirs. fixed: names
-    of entries by id, if they are not those among these entries. shown: other names of rows, by name.
+    of entries by id, if they are not those among these entries. shown: the names to show by row, if they are not those
+    of papers.
     """
 
     entries: Sequence[Entry]
@@ -180,17 +177,19 @@ class PaperTable:
         return dict(self.fixed) or name_entries(self.entries)
 
     def choose(self, rows: Mapping[str, str]) -> PaperTable:
-        """Return the table of some rows in this order. The values are the names to show.
+        """Return the table of some rows in this order. The values are the names to show, "" for the name of the row.
 
         Raises ConfigError: there is no such row, or the baseline is not among them.
         """
+        rows = {self.find(row): name for row, name in rows.items()}
         for row in rows:
             if row not in self.rows:
                 raise ConfigError(f"rows={row}: no such row. {nearest(row, self.rows)}")
         if self.baseline is not None and self.baseline not in rows:
             raise ConfigError(f"baseline={self.baseline}: not in rows=. Add it to the list")
         entries = [entry for row in rows for entry in self.entries if self.names[id(entry)] == row]
-        return replace(self, entries=entries, fixed=self.names, shown=rows)
+        titles = {row: name for row, name in rows.items() if name}
+        return replace(self, entries=entries, fixed=self.names, shown=titles)
 
     @cached_property
     def rows(self) -> list[str]:
@@ -207,7 +206,11 @@ class PaperTable:
 
     def show(self, row: str) -> str:
         """Return the name of a row in the table."""
-        return self.shown.get(row, row)
+        return self.shown.get(row, title_row(row))
+
+    def find(self, text: str) -> str:
+        """Return the row with this name, or with this name in the table. Otherwise the text."""
+        return next((row for row in self.rows if text in (row, self.show(row))), text)
 
     def label(self, metric: str) -> str:
         return METRICS[metric].label if metric in METRICS else {**OTHERS, **COST_LABELS}[metric]
@@ -338,7 +341,9 @@ class PaperTable:
             for name in self.datasets
         ]
         profiles = list(
-            dict.fromkeys(self._first(name).run.metrics.profile for name in self.datasets)
+            dict.fromkeys(
+                title_rules(self._first(name).run.metrics.profile) for name in self.datasets
+            )
         )
         parts = [
             f"Scores in percent with {named}." if named else "Scores in percent.",

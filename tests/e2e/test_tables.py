@@ -40,9 +40,9 @@ def test_sweep_and_run_become_one_table(kgqa: Kgqa, sweep: str) -> None:
     with Path("t.csv").open(encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
     assert [row["method"] for row in rows if row["metric"] == "em"] == [
-        "golden",
-        "no_context",
-        "all_documents",
+        "Gold passages",
+        "No context",
+        "All documents",
     ]
     metrics = json.loads(Path("more/metrics.json").read_text(encoding="utf-8"))
     assert float(rows[-1]["value"]) == pytest.approx(metrics["scores"]["f1"]["mean"])
@@ -59,7 +59,7 @@ def test_rows_of_single_runs_name_their_settings(kgqa: Kgqa) -> None:
         assert kgqa("run", *words, *QUICK).code == 0
     ran = kgqa("report", "plain", "without", "--table", "paper", "--format", "md")
     assert ran.code == 0, ran.err
-    assert "| all_documents · perturb remove_gold |" in Path("plain/table.md").read_text(
+    assert "| All documents · perturb remove_gold |" in Path("plain/table.md").read_text(
         encoding="utf-8"
     )
 
@@ -72,8 +72,8 @@ def test_rows_of_sweeps_name_their_fixed_settings(kgqa: Kgqa) -> None:
     assert ran.code == 0, ran.err
     rows = Path("outputs/sweeps/steps1/table.md").read_text(encoding="utf-8").splitlines()
     assert [row.split("|")[1].strip() for row in rows[2:4]] == [
-        "ircot · max steps 1",
-        "ircot · max steps 2",
+        "IRCoT · max steps 1",
+        "IRCoT · max steps 2",
     ]
 
 
@@ -106,9 +106,9 @@ def two_runs(kgqa: Kgqa) -> None:
 
 
 PAIR = {
-    "md": "| EM | golden | no_context | 4 | ",
-    "tex": r"EM & golden & no\_context & 4 & ",
-    "json": '"first_name": "golden"',
+    "md": "| EM | Gold passages | No context | 4 | ",
+    "tex": "EM & Gold passages & No context & 4 & ",
+    "json": '"first_name": "Gold passages"',
 }
 WARNINGS = "No model was called: the scores are meaningless."
 
@@ -157,14 +157,14 @@ def test_wrong_test_is_rejected(kgqa: Kgqa, words: str, message: str) -> None:
 
 @pytest.mark.usefixtures("two_runs")
 def test_rows_are_chosen_named_and_have_costs(kgqa: Kgqa) -> None:
-    keys = ("rows=no_context:No context,golden", "metrics=em,calls", "intervals=true")
+    keys = ("rows=no_context:Without passages,golden", "metrics=em,calls", "intervals=true")
     ran = kgqa("report", *METHODS, "--table", "paper", "--format", "md", *keys, "--out", "t.md")
     assert ran.code == 0, ran.err
     lines = Path("t.md").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "| method | demo EM | demo calls |"
     assert lines[2:4] == [
-        "| No context | 0.0 [0.0, 49.0] | 1.0 |",
-        "| golden | 0.0 [0.0, 49.0] | 1.0 |",
+        "| Without passages | 0.0 [0.0, 49.0] | 1.0 |",
+        "| Gold passages | 0.0 [0.0, 49.0] | 1.0 |",
     ]
 
 
@@ -174,7 +174,7 @@ def test_equal_methods_are_named_by_settings(kgqa: Kgqa) -> None:
         assert kgqa("run", *words, *QUICK).code == 0
     assert kgqa("compare", "s1", "s2", "s1", "--out", "c.tex").code == 0
     table = Path("c.tex").read_text(encoding="utf-8")
-    assert "EM & ircot · max steps 1 (s1) & ircot · max steps 2 & 2 & " in table
+    assert "EM & IRCoT · max steps 1 (s1) & IRCoT · max steps 2 & 2 & " in table
 
 
 @pytest.mark.parametrize(

@@ -34,15 +34,15 @@ def table_of(**entries: Entry) -> ComparisonTable:
 
 def test_each_pair_has_its_own_columns() -> None:
     _, f1 = table_of().section().rows
-    assert f1[:6] == ("F1", "trace_x", "golden", "20", "50.0", "49.5")
+    assert f1[:6] == ("F1", "trace_x", "Gold passages", "20", "50.0", "49.5")
     assert f1[6].startswith("+0.5 [−")
 
 
 def test_latex_is_escaped_and_marks_small_p_values() -> None:
     lines = table_of().latex().splitlines()
     em = next(line for line in lines if line.startswith("EM"))
-    assert em.startswith(r"EM & trace\_x & golden & 20 & 100.0 & 0.0 & +100.0 [")
-    assert em.endswith(r"] & \textbf{\textless{}0.0001} \\")
+    assert em.startswith(r"EM & trace\_x & Gold passages & 20 & 100.0 & 0.0 & +100.0 [")
+    assert em.endswith(r"] & \textbf{\textless{}0.001} \\")
     assert lines[lines.index(em) + 1] == r"\addlinespace"
 
 
@@ -54,7 +54,7 @@ def test_latex_is_escaped_and_marks_small_p_values() -> None:
         "McNemar's exact test",
         "with Holm's correction over 2 tests",
         "95% intervals",
-        "the rules of musique",
+        "the rules of MuSiQue",
     ],
 )
 def test_caption_names_tests_and_models(part: str) -> None:

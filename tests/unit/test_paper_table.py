@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
+from kgqa.config.files import config_files
 from kgqa.errors import ConfigError
+from kgqa.report.names import METHODS
 from kgqa.report.paper import Entry, PaperTable
 from kgqa.report.shares import RunShares
 
@@ -78,6 +80,27 @@ def test_rows_are_chosen_in_order_with_other_names() -> None:
         "| Third",
         "| a",
     ]
+
+
+def test_rows_have_the_names_of_papers() -> None:
+    names = ("trace", {"method.top": "20"}), ("trace", {"method.top": "5"}), ("my_method", {})
+    table = PaperTable([entry(method, 1, **settings) for method, settings in names], ["em"])
+    assert [table.show(row) for row in table.rows] == [
+        "TRACE · top 20",
+        "TRACE · top 5",
+        "my_method",
+    ]
+
+
+@pytest.mark.parametrize("text", ["all_documents", "All documents"], ids=["key", "title"])
+def test_row_is_found_by_both_names(text: str) -> None:
+    rows = [entry("all_documents", 1), entry("trace", 0)]
+    assert PaperTable(rows, ["em"]).find(text) == "all_documents"
+    assert PaperTable(rows, ["em"]).choose({text: ""}).rows == ["all_documents"]
+
+
+def test_each_method_has_a_name_for_papers() -> None:
+    assert METHODS.keys() == set(config_files("method"))
 
 
 @pytest.mark.parametrize(
