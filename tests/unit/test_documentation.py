@@ -55,6 +55,12 @@ def test_environment_variable_is_documented(variable: str) -> None:
     assert f"`{variable}`" in page
 
 
+@pytest.mark.parametrize("group", ["method", "dataset", "engine", "judge", "reranker", "tracker"])
+def test_page_of_choices_is_complete(group: str) -> None:
+    page = (ROOT / "docs/CHOICES.md").read_text(encoding="utf-8")
+    assert [name for name in config_files(group) if f"`{name}`" not in page] == []
+
+
 def test_readme_counts_published_tables() -> None:
     ids = list(table_ids())
     cells = sum(len(load_table(name).cells) for name in ids)
