@@ -83,8 +83,12 @@ def test_rows_are_chosen_in_order_with_other_names() -> None:
 
 
 def test_rows_have_the_names_of_papers() -> None:
-    names = ("trace", {"method.top": "20"}), ("trace", {"method.top": "5"}), ("my_method", {})
-    table = PaperTable([entry(method, 1, **settings) for method, settings in names], ["em"])
+    rows = [
+        entry("trace", 1, **{"method.top": "20"}),
+        entry("trace", 1, **{"method.top": "5"}),
+        entry("my_method", 1),
+    ]
+    table = PaperTable(rows, ["em"])
     assert [table.show(row) for row in table.rows] == [
         "TRACE · top 20",
         "TRACE · top 5",
