@@ -17,6 +17,7 @@ from urllib.parse import quote
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.schema import Artifact, Count
 from kgqa.artifacts.trace import TracedCall
+from kgqa.report.flags import explain_flag
 from kgqa.report.page import EXPLORER, page_parts
 from kgqa.report.questions import QuestionRow, ReportedQuestion, RunQuestions, is_right
 from kgqa.report.run_report import headlines
@@ -148,7 +149,12 @@ def question_page(
 def _trace(question: ReportedQuestion) -> dict[str, Json]:
     traced, judgement = question.traced, question.judgement
     judged = {**judgement.json(), "verdict": judgement.shown} if judgement else None
-    return {**traced.json(), "calls": list(map(abridge_call, traced.calls)), "judgement": judged}
+    return {
+        **traced.json(),
+        "calls": list(map(abridge_call, traced.calls)),
+        "judgement": judged,
+        "meanings": {flag: explain_flag(flag) for flag in question.row["flags"]},
+    }
 
 
 def abridge_call(call: TracedCall) -> dict[str, Json]:

@@ -19,6 +19,7 @@ _STEP = 5
 # points of a line from which on they are not marked
 _MANY = 40
 _Box = tuple[float, float, float, float]  # left, top, right, bottom
+_Label = tuple[float, float, str, str]  # x, y, text and what x is of the text: start, middle or end
 COLOURS = ("#2f7fb5", "#c4622d", "#3f9461", "#9a5fb0", "#b58a1a", "#c0467c", "#5a7d8c", "#7f8b2f")
 
 
@@ -215,10 +216,10 @@ def _line_boxes(series: Series, x: _Scale, y: _Scale) -> Iterator[_Box]:
 
 def _place_names(
     places: Sequence[tuple[float, float]], names: Sequence[str], lines: Sequence[_Box]
-) -> tuple[list[tuple[float, float, str]], list[tuple[str, str]]]:
+) -> tuple[list[_Label], list[tuple[str, str]]]:
     """Return the labels of points, and the names of those that have a number, because the name has no room."""
     labels = _place_labels(places, names, lines)
-    named = [label for _, _, label in labels]
+    named = [label for _, _, label, _ in labels]
     numbers: dict[str, str] = {}
     # each name that stays can take the room of a number
     while len(labels) < len(names):
@@ -233,15 +234,19 @@ def _place_names(
 
 def _place_labels(
     places: Sequence[tuple[float, float]], texts: Sequence[str], lines: Sequence[_Box]
-) -> list[tuple[float, float, str]]:
-    """Return the middle and the text of each label next to its point, if it has free room there."""
+) -> list[_Label]:
+    """Return each label next to its point, if it has free room there.
+
+    A larger text, as on a phone, grows away from the point.
+    """
     boxes = [*lines, *((x - 4, y - 4, x + 4, y + 4) for x, y in places)]
-    labels = []
+    labels: list[_Label] = []
     for (x, y), label in zip(places, texts, strict=True):
         wide = _CHARACTER * len(label)
-        starts = [(start, y + shift) for shift in (4, -6, 16) for start in (x + 7, x - 7 - wide)]
-        starts += [(x - wide / 2, y - 9), (x - wide / 2, y + 19)]
-        for left, base in starts:
+        sides = ((x + 7, x + 7, "start"), (x - 7 - wide, x - 7, "end"))
+        spots = [(*side, y + shift) for shift in (4, -6, 16) for side in sides]
+        spots += [(x - wide / 2, x, "middle", y + shift) for shift in (-9, 19)]
+        for left, at, anchor, base in spots:
             box = (left, base - 10, left + wide, base + 2)
             is_inside = (
                 left > LEFT and box[2] < WIDTH and box[1] > 0 and box[3] < HEIGHT - BOTTOM + 2
@@ -252,6 +257,6 @@ def _place_labels(
             )
             if is_inside and is_free:
                 boxes.append(box)
-                labels.append((round(left + wide / 2, 1), round(base, 1), label))
+                labels.append((round(at, 1), round(base, 1), label, anchor))
                 break
     return labels

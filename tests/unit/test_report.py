@@ -33,6 +33,7 @@ from kgqa.extras.viewer.table import columns_of, read_rows
 from kgqa.report import explorer, run_report
 from kgqa.report.explorer import REFERENCE, abridge_call, pack, run_page
 from kgqa.report.exports import write_export, write_report
+from kgqa.report.flags import explain_flag
 from kgqa.report.page import mark_text, notebook_html, svg
 from kgqa.report.plots import Plot, Point, Series, lay_out_points
 from kgqa.report.questions import RunQuestions
@@ -186,7 +187,9 @@ def test_page_has_traces_and_needs_no_network(run: FinishedRun, folder: Path, pa
     for row in rows:
         traced = by_id[row["question_id"]]
         calls = [abridge_call(call) for call in traced.calls]
-        records.append(rounded({**traced.json(), "calls": calls, "judgement": None}))
+        meanings = {flag: explain_flag(flag) for flag in row["flags"]}
+        record = {**traced.json(), "calls": calls, "judgement": None, "meanings": meanings}
+        records.append(rounded(record))
     assert [whole(trace["value"], trace["paragraphs"]) for trace in traces] == records
     assert rows[0]["question"].endswith(HOSTILE)
     assert "alert(1)" not in page
@@ -510,7 +513,7 @@ def test_each_point_has_a_name_or_a_number() -> None:
     plot = named_plot(names)
     layout: Any = lay_out_points(plot)
     numbers = dict(layout["keys"])
-    shown = [text for _, _, text in layout["labels"]]
+    shown = [text for _, _, text, _ in layout["labels"]]
     assert [numbers.get(text, text) for text in shown] == names
     assert 0 < len(numbers) < len(names)
     assert f">1: {numbers['1']}</text>" in svg(plot)
@@ -518,7 +521,8 @@ def test_each_point_has_a_name_or_a_number() -> None:
 
 def test_labels_avoid_the_frontier() -> None:
     layout: Any = lay_out_points(named_plot(["trace"]))
-    ((middle, base, _),) = layout["labels"]
+    ((at, base, text, anchor),) = layout["labels"]
+    middle = at + {"start": 0.5, "middle": 0, "end": -0.5}[anchor] * 6.8 * len(text)
     height = layout["y"](layout["plot"].series[1].points[0].y)
     start, end = layout["x"](0), layout["x"](200)
     top = layout["y"](100)

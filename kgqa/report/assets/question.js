@@ -69,22 +69,27 @@ function saving(name, file, value) {
 function questionView(row, traced) {
   const [, kind, said] = verdict(row);
   const back = element("a", { href: "#questions", id: "back" }, "← all questions");
-  const flags = Object.entries(row.flags).map(([flag, count]) => mark(count > 1 ? `${flag} × ${count}` : flag, "wrong"));
+  const flags = Object.entries(row.flags).map(([flag, count]) => flagView(flag, count, traced?.meanings?.[flag]));
   const figures = Object.entries(traced?.figures || {}).map(([name, value]) => mark(`${spaced(name)} ${amount(value)}`));
   const summary = facts([
     ["answer", row.error === null ? row.answer || element("i", null, "empty") : element("span", { class: "wrong" }, row.error)],
     ["gold", row.gold.length ? row.gold.join(" | ") : null], // questions of `kgqa ask` have no gold answer and no scores
     ["scores", row.gold.length === 0 ? null : [`EM ${points(row.em)} · F1 ${points(row.f1)} · support recall ${points(row.support_recall)}`]],
     ["judge", traced ? traced.judgement && judgementView(traced.judgement) : row.verdict && spaced(row.verdict)],
-    ["cost", row.calls !== null && `${modelCalls(row, traced)} · ${amount(row.prompt_tokens)} + ${amount(row.output_tokens)} tokens` + (row.context_tokens === null ? "" : ` · context ${amount(row.context_tokens)} tokens`)],
+    ["cost", row.calls !== null && `${modelCalls(row, traced)} · ${amount(row.prompt_tokens)} prompt and ${amount(row.output_tokens)} generated tokens` + (row.context_tokens === null ? "" : ` · ${amount(row.context_tokens)} tokens of context for the reader`)],
     ["other calls", traced && otherCalls(traced)],
-    ["flags", flags.length ? element("span", { class: "marks" }, flags) : null],
+    ["flags", flags.length ? flags : null],
     ["figures", figures.length ? element("span", { class: "marks" }, figures) : null],
   ]);
   const marks = [mark(said, kind), mark(row.question_id), row.hops !== null && mark(`${row.hops} hops`), row.type && mark(row.type)];
   const take = traced && element("p", { class: "take" }, copying("copy answer", () => traced.answer ?? row.error ?? ""), saving("save as JSON", `${row.question_id}.json`, () => ({ row, ...traced })));
   const head = [back, element("h2", null, row.question), element("div", { class: "marks" }, marks), summary, take].filter(Boolean);
   return traced ? [...head, ...ledView(row, traced)] : [...head, elsewhereView(row)];
+}
+
+/** A flag with its number and its meaning. A flag of the user's own method has no meaning. */
+function flagView(flag, count, meaning) {
+  return element("p", null, mark(count > 1 ? `${flag} × ${count}` : flag, "wrong"), meaning && element("span", { class: "hint" }, ` ${meaning}`));
 }
 
 /** The command for calls that this page has no room for. */
