@@ -113,7 +113,10 @@ def _check_golds(golds: Sequence[str]) -> None:
 def profile_formula(profile: str) -> Callable[[str, Sequence[str]], Score]:
     """Return the scoring function of a profile. Raises ConfigError: no such profile, or its package is missing."""
     if profile not in PROFILES:
-        raise ConfigError(f"scoring profile {profile!r} is unknown. {nearest(profile, PROFILES)}")
+        hint = nearest(profile, PROFILES)
+        raise ConfigError(
+            f"scoring={profile}: no such rules of EM and F1. {hint} Without scoring=, they are the dataset's profile."
+        )
     if profile not in available_profiles():
         require_packages(*NEEDED[profile])
     return PROFILES[profile]

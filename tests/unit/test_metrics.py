@@ -189,7 +189,8 @@ def test_invalid_input_is_rejected() -> None:
             score(prediction, [], "musique")
     with pytest.raises(TypeError, match="list of gold answers"):
         score("Paris", "Paris", "musique")
-    with pytest.raises(ConfigError, match=r"'hotpot' is unknown. Did you mean hotpotqa\?"):
+    message = r"scoring=hotpot: no such rules of EM and F1. Did you mean hotpotqa\?"
+    with pytest.raises(ConfigError, match=message):
         score("Paris", ["Paris"], "hotpot")
 
 
