@@ -7,12 +7,14 @@ import re
 import shutil
 import textwrap
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from kgqa.config.foreign_names import KEYS
 from kgqa.errors import ConfigError, nearest
+from kgqa.types import Json
 from kgqa.util.registry import load_function
 
 # characters of a column of names
@@ -137,14 +139,9 @@ class Command:
         for option in options:
             option.add_to(parser)
         args, left = parser.parse_known_args(words)
-        for word in left:
+        for place, word in enumerate(left):
             if word.startswith("-"):
-                usages = " ".join(each.usage for each in self.positionals)
-                hint = nearest(word, [*(option.names[-1] for option in options), "--help"])
-                if word.strip("-").upper() in re.findall("[A-Z]+", usages):
-                    hint = f"Write the value without it: {self.program} {usages}"
-                elif self.has_keys:
-                    hint += " Settings are written KEY=VALUE, such as limit=3."
+                hint = self._hint_at_option(word, left[place + 1 :])
                 raise ConfigError(f"{word}: no such option of {self.program}. {hint}")
         for option in options:
             option.check(args)
@@ -185,6 +182,38 @@ class Command:
         parts += [explanation, fill(self.notes), "\n  ".join([heading, *examples])]
         return "\n\n".join(filter(None, parts)) + "\n"
 
+    def _hint_at_option(self, word: str, following: Sequence[str]) -> str:
+        """Return a hint for an unknown option: the key of this name with its value, or the closest option."""
+        usages = " ".join(each.usage for each in self.positionals)
+        if word.strip("-").upper() in re.findall("[A-Z]+", usages):
+            return f"Write the value without it: {self.program} {usages}"
+        hint = nearest(word, [*(option.names[-1] for option in self.options), "--help"])
+        if not self.has_keys:
+            return hint
+        name, _, value = word.lstrip("-").partition("=")
+        key = name.replace("-", "_")
+        if following and not value and not re.search("^-|=", following[0]):
+            value = following[0]
+        values = self._list_keys()
+        if key in values:
+            is_switch = isinstance(values[key], bool)
+            return f"Write {key}={value or ('true' if is_switch else 'VALUE')}"
+        if key in KEYS and not self.only_own:
+            return f"{KEYS[key]}."
+        return f"{hint} Settings are written KEY=VALUE, such as limit=3."
+
+    def _list_keys(self) -> Mapping[str, Json]:
+        """Return the keys and groups that the command accepts, with the defaults of the run's keys."""
+        own: dict[str, Json] = dict.fromkeys(self.own_keys)
+        if self.only_own:
+            return own
+        # slow to import, and only for a message
+        from kgqa.config.files import group_names
+        from kgqa.config.run_keys import list_run_keys
+
+        defaults = {key.name: key.value for key in list_run_keys()}
+        return {**own, **dict.fromkeys(group_names()), **defaults}
+
     def _check_positionals(self, words: Sequence[str]) -> None:
         left = len(words)
         for positional in self.positionals:
@@ -203,9 +232,10 @@ class Command:
         for override in overrides:
             key = parse_override(override).group
             if "=" in override and key not in self.own_keys:
-                raise ConfigError(
-                    f"{override}: not a key of {self.program}. {nearest(key, self.own_keys)}"
-                )
+                hint = nearest(key, self.own_keys)
+                if key in KEYS and not hint.startswith("Did"):
+                    hint = f"{KEYS[key]}."
+                raise ConfigError(f"{override}: not a key of {self.program}. {hint}")
 
 
 class _Parser(argparse.ArgumentParser):

@@ -59,7 +59,7 @@ _PASSAGES = "The number of passages is a key of the method: kgqa run method=NAME
 _GPU = "Engines use the GPUs that they see. Choose them with the environment variable CUDA_VISIBLE_DEVICES"
 _REPLY = "The length of a reply is a key of the method, such as method.max_answer_tokens: kgqa run method=NAME --help"
 _NAME = "run_name=NAME names the folder of a run"
-_METRIC = "Every run measures all metrics, also those of conf/metric/. Remove this key"
+_METRIC = "All metrics are measured and compared, also those of conf/metric/. Remove this key"
 _RESUME = "Every run resumes: run the same command again. Remove this key"
 _AGAIN = "A finished run is not run again. For new replies use an empty cache: KGQA_CACHE=FOLDER kgqa run …"
 _SEEDS = "repeats=N runs N times with other seeds. seed=0,1,2 with -m also samples other questions"

@@ -124,7 +124,24 @@ def test_long_values_and_folders_named_like_keys(
             id="run kg.offline=true",
         ),
         pytest.param(
-            "run --method trace", "Settings are written KEY=VALUE", id="run --method trace"
+            "run --method trace",
+            "--method: no such option of kgqa run. Write method=trace",
+            id="run --method trace",
+        ),
+        pytest.param(
+            "run --dry-run method=trace",
+            "--dry-run: no such option of kgqa run. Write dry_run=true",
+            id="run --dry-run",
+        ),
+        pytest.param("run --seed=3", "Write seed=3", id="run --seed=3"),
+        pytest.param("run --seed", "Write seed=VALUE", id="run --seed"),
+        pytest.param("run --resume", "Every run resumes", id="run --resume"),
+        pytest.param("run --nonsense", "Settings are written KEY=VALUE", id="run --nonsense"),
+        pytest.param("compare a b --alpha 0.01", "Write alpha=0.01", id="compare --alpha"),
+        pytest.param(
+            "compare a b metrics=f1",
+            "metrics=f1: not a key of kgqa compare. All metrics are measured and compared",
+            id="compare metrics",
         ),
         pytest.param(
             "models all", "models all: no such command. Choose from: trained", id="models all"
@@ -146,7 +163,7 @@ def test_long_values_and_folders_named_like_keys(
         ),
         pytest.param(
             "run --limit 3",
-            "--limit: no such option of kgqa run. Choose from: --cfg, --help, --multirun, --prompts. Settings are",
+            "--limit: no such option of kgqa run. Write limit=3",
             id="run --limit 3",
         ),
         pytest.param(
