@@ -131,7 +131,8 @@ def check_node(
     path = str(node.get("_target_", ""))
     try:
         target, types = _import_node(node, key)
-        _check_names(node, key, types.keys() - {*built})
+        # another key builds these
+        _check_names(node, key, types.keys() - {*built}, {name: name for name in built})
         _check_missing(target, {*node, *built})
     except ConfigError as error:
         if location := find_target(key, path):
@@ -150,22 +151,36 @@ def _check_missing(target: Callable[..., Json], given: Collection[str]) -> None:
             )
 
 
-def check_keys(node: Mapping[str, Any], key: str, run_keys: Collection[str] = ()) -> None:
+def check_keys(
+    node: Mapping[str, Any],
+    key: str,
+    run_keys: Collection[str] = (),
+    elsewhere: Mapping[str, str] | None = None,
+) -> None:
     """Raise a ConfigError for a key that the class of a node, or of a node in it, does not have.
 
     run_keys: further keys of this location, which belong to the run.
+    elsewhere: full keys of other locations by their last part, for a message.
     """
     _, types = _import_node(node, key)
-    _check_names(node, key, {*run_keys, *types})
+    _check_names(node, key, {*run_keys, *types}, elsewhere)
     for name, value in node.items():
         if isinstance(value, Mapping) and "_target_" in value:
             check_keys(value, f"{key}.{name}")
 
 
-def _check_names(node: Mapping[str, Any], key: str, names: Collection[str]) -> None:
+def _check_names(
+    node: Mapping[str, Any],
+    key: str,
+    names: Collection[str],
+    elsewhere: Mapping[str, str] | None = None,
+) -> None:
     for name, value in node.items():
         if name not in names and name != "_target_":
             hint = f"{KEYS[name]}." if name in KEYS else nearest(name, names, f"{key}.")
+            other = (elsewhere or {}).get(name)
+            if other == name or (other and hint.startswith("Choose")):
+                hint = f"Did you mean {other}={value}?"
             raise ConfigError(f"{key}.{name}={value}: unknown key. {hint}")
 
 

@@ -311,6 +311,8 @@ def _hint_at_choice(group: str, name: str, choices: Collection[str]) -> str:
     if group in BASES.values() and module.is_file():
         return _explain_module(module, group)
     hint = nearest(name, choices)
+    if group == "experiment":
+        return f"To name a sweep: sweep.name={name}. To name a run: run_name={name}. {hint}"
     is_new = not hint.startswith("Did") and group in OWN and name.isidentifier()
     return f"{hint} To add it: kgqa new {group} {name}" if is_new else hint
 
@@ -380,9 +382,20 @@ def _check_group(
     if node and not name:
         raise ConfigError(f"{group}: no preset is chosen. Choose one with {group}=NAME")
     if name and group != "experiment":
-        check_keys(
-            node, group, {key.partition(".")[2] for key in run_keys if key.startswith(f"{group}.")}
-        )
+        own_keys = {key.partition(".")[2] for key in run_keys if key.startswith(f"{group}.")}
+        check_keys(node, group, own_keys, _list_keys_elsewhere(config, run_keys, group))
+
+
+def _list_keys_elsewhere(
+    config: Mapping[str, Json], run_keys: Collection[str], group: str
+) -> dict[str, str]:
+    """Return the keys of the run, the groups, and the keys of other groups, by their last part."""
+    nodes = {each: node for each in group_names() if isinstance(node := config.get(each), Mapping)}
+    inner = {
+        name: f"{other}.{name}" for other, node in nodes.items() if other != group for name in node
+    }
+    outer = [*group_names(), *run_keys]
+    return {**inner, **{key: key for key in outer if "." not in key}}
 
 
 def _check_nodes(config: Mapping[str, Json], choices: Mapping[str, Json]) -> None:
