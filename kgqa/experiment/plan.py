@@ -14,6 +14,9 @@ from kgqa.scoring.comparison import ALPHA, compare
 from kgqa.scoring.power import find_detectable_points, plan_questions
 from kgqa.util.text import duration, pluralize
 
+# questions: the spread of the differences of a smaller pilot is uncertain (docs/PLAN.md)
+ENOUGH = 40
+
 
 def plan_comparison(
     folders: Sequence[Path], points: float, power: float, *, seed: int = 0
@@ -59,7 +62,17 @@ def plan_comparison(
         "Tokens, model time and USD: both runs on the cautious number, without cached replies."
     )
     names = [f"{name}: {run.name}{run.simulation_note}" for name, run in runs.items()]
-    return "\n".join(names), [Section("Plan", header, rows, (text,))]
+    texts = (text, *_warn_of_size(len(runs["A"].questions)))
+    return "\n".join(names), [Section("Plan", header, rows, texts)]
+
+
+def _warn_of_size(questions: int) -> list[str]:
+    """Return a warning if the pilot is too small for these numbers."""
+    if questions >= ENOUGH:
+        return []
+    count = pluralize(questions, "question")
+    cause = f"**Warning**: the pilot has {count}, so that these numbers are very uncertain."
+    return [f"{cause} Run both methods on {ENOUGH} or more: limit={ENOUGH}."]
 
 
 def _costs(pair: Sequence[Metrics], questions: int) -> tuple[Value, ...]:
