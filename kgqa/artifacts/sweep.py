@@ -218,7 +218,18 @@ def find_runs(texts: Sequence[str]) -> list[Path]:
         raise ConfigError(
             f"{' '.join(texts)}: {len(folders)} finished run. Name two or more runs, or a sweep"
         )
+    refuse_repeated(folders)
     return folders
+
+
+def refuse_repeated(folders: Sequence[Path]) -> None:
+    """Raise ConfigError if a run is in the list more than once."""
+    places = [folder.resolve() for folder in folders]
+    for folder, place in zip(folders, places, strict=True):
+        if places.count(place) > 1:
+            raise ConfigError(
+                f"{folder}: the same run twice. Name different runs. List them: kgqa runs"
+            )
 
 
 def questions_asked(run: Path) -> str:

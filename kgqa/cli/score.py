@@ -9,7 +9,7 @@ from typing import Annotated
 
 from kgqa.artifacts.evaluation import Evaluation
 from kgqa.artifacts.run import find_run
-from kgqa.artifacts.sweep import find_runs
+from kgqa.artifacts.sweep import find_runs, refuse_repeated
 from kgqa.cli.commands import CALIBRATION_KEYS, QUESTION_KEYS
 from kgqa.cli.significance import check_test
 from kgqa.cli.terminal import Terminal
@@ -145,9 +145,9 @@ def plan(args: Namespace, terminal: Terminal) -> None:
     seed = check_value("seed", values.get("seed", "0"), Natural)
     difference = check_value("difference", values.get("difference", f"{DIFFERENCE:g}"), Points)
     power = check_value("power", values.get("power", f"{POWER:g}"), Probability)
-    heading, sections = plan_comparison(
-        tuple(map(find_run, args.positionals)), difference, power, seed=seed
-    )
+    pilots = list(map(find_run, args.positionals))
+    refuse_repeated(pilots)
+    heading, sections = plan_comparison(pilots, difference, power, seed=seed)
     terminal.sections(heading, sections)
 
 
@@ -155,8 +155,11 @@ def explain(args: Namespace, terminal: Terminal) -> None:
     """Show the causes of wrong answers."""
     values = override_values(args.overrides)
     seed = check_value("seed", values.get("seed", "0"), Natural)
-    run, baseline = find_run(args.positionals[0]), values.get("baseline")
-    explanation = explain_run(run, find_run(baseline) if baseline else None, seed=seed)
+    run, name = find_run(args.positionals[0]), values.get("baseline")
+    baseline = find_run(name) if name else None
+    if baseline:
+        refuse_repeated([baseline, run])
+    explanation = explain_run(run, baseline, seed=seed)
     terminal.sections(explanation.heading, explanation.sections)
     terminal.line(explanation.write(run))
 

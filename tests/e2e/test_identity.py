@@ -203,11 +203,11 @@ def test_changed_predictions_are_noticed(kgqa: Kgqa) -> None:
 
 def test_comparison_warns_of_other_data(kgqa: Kgqa, tmp_path: Path) -> None:
     folders = []
-    for name, count in (("a", 3), ("b", 4)):
-        file = tmp_path / f"{name}.jsonl"
+    for name, count in (("a", 3), ("b", 4), ("c", 3)):
+        file = tmp_path / f"{count}.jsonl"
         file.write_text(
             "\n".join(DEMO.read_text(encoding="utf-8").splitlines()[:count]), encoding="utf-8"
         )
         folders.append(str(answered(kgqa, name, "dataset=musique", f"dataset.path={file}")))
     assert "warning: these runs read different data files (A " in kgqa("compare", *folders).out
-    assert "different data files" not in kgqa("compare", folders[0], folders[0]).out
+    assert "different data files" not in kgqa("compare", folders[0], folders[2]).out

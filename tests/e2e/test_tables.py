@@ -169,10 +169,10 @@ def test_rows_are_chosen_named_and_have_costs(kgqa: Kgqa) -> None:
 
 
 def test_equal_methods_are_named_by_settings(kgqa: Kgqa) -> None:
-    for steps in ("1", "2"):
-        words = ("method=ircot", f"method.max_steps={steps}", "limit=2", f"output_dir=s{steps}")
+    for name, steps in (("s1", 1), ("s2", 2), ("s3", 1)):
+        words = ("method=ircot", f"method.max_steps={steps}", "limit=2", f"output_dir={name}")
         assert kgqa("run", *words, *QUICK).code == 0
-    assert kgqa("compare", "s1", "s2", "s1", "--out", "c.tex").code == 0
+    assert kgqa("compare", "s1", "s2", "s3", "--out", "c.tex").code == 0
     table = Path("c.tex").read_text(encoding="utf-8")
     assert "EM & IRCoT · max steps 1 (s1) & IRCoT · max steps 2 & 2 & " in table
 
@@ -274,6 +274,16 @@ def test_plan_shows_questions_and_cost(kgqa: Kgqa) -> None:
     # of METHODS' four questions
     assert "Warning: the pilot has 4 questions, so that these numbers are very uncertain" in ran.out
     refused(kgqa("plan", *METHODS, "power=2"), "power=2")
+
+
+@pytest.mark.usefixtures("two_runs")
+@pytest.mark.parametrize(
+    "words",
+    ["compare {0} {0}", "compare {0} ./{0}", "plan {0} {0}", "explain {0} baseline={0}"],
+)
+def test_same_run_twice_is_an_error(kgqa: Kgqa, words: str) -> None:
+    line = words.format(METHODS[0])
+    refused(kgqa(*line.split()), f"{METHODS[0]}: the same run twice. Name different runs.")
 
 
 @pytest.mark.parametrize(("method", "recall"), [("golden", "100.0"), ("no_context", "0.0")])
