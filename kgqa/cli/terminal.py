@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from kgqa.runtime.display import Display, PlainLines, Stage
+from kgqa.runtime.display import Display, PlainLines, Stage, nest
 from kgqa.types import Json
 from kgqa.util.text import escape_control, escape_json
 from kgqa.util.waiting import describe_waits
@@ -53,6 +53,7 @@ class Terminal(Display):
         # bars and programs that show their own progress
         self._screens = 0
         self._status = self.console.status("")
+        self._stages: list[Stage] = []
         self._drawing = threading.Lock()
 
     def line(self, text: object, *, alarm: bool = False, style: str | None = None) -> None:
@@ -121,7 +122,7 @@ class Terminal(Display):
             with self._lines.watching(stage):
                 yield
             return
-        with self.own_screen(), _bars(self.console) as progress:
+        with self.own_screen(), nest(self._stages, stage), _bars(self.console) as progress:
             task = progress.add_task(escape_control(stage.title), total=stage.count, stage=stage)
             stage.watchers.append(
                 lambda stage: progress.update(task, completed=stage.ended, total=stage.count)
@@ -220,12 +221,11 @@ class _StageColumn(ProgressColumn):
         super().__init__(Column(ratio=1))
 
     def render(self, task: Task) -> Text:
-        parts: list[str] = task.fields["stage"].parts()
-        if waits := describe_waits():
-            return Text(
-                escape_control(f"{parts[0]} · waiting: {waits}"), style="yellow", overflow="fold"
-            )
-        return Text(escape_control(" · ".join(parts)), no_wrap=True, overflow="ellipsis")
+        stage: Stage = task.fields["stage"]
+        waits = describe_waits()
+        if waits and not stage.has_inner:
+            return Text(escape_control(stage.describe_wait(waits)), style="yellow", overflow="fold")
+        return Text(escape_control(" · ".join(stage.parts())), no_wrap=True, overflow="ellipsis")
 
 
 def _bars(console: Console) -> Progress:

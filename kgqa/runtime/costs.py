@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kgqa.artifacts.metrics import Cost, Costs, Flagged, RoleCost
 from kgqa.artifacts.schema import extend
-from kgqa.calls import Choose, Generate
+from kgqa.calls import Choose, Generate, Rank
 from kgqa.config.files import Config
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError
@@ -83,6 +83,7 @@ class Ledger:
     # that paid calls waited for their engines, in sum
     queue_seconds: float = 0.0
     answered: Counter[str] = field(default_factory=Counter)  # by kind of call
+    ranked_texts: int = 0
     hits: Counter[str] = field(default_factory=Counter)
     # of new calls that need no model
     seconds: dict[str, float] = field(default_factory=dict)
@@ -97,6 +98,8 @@ class Ledger:
             self.hits[kind] += record.cached
             if record.seconds:
                 self.seconds[kind] = self.seconds.get(kind, 0.0) + record.seconds
+        if isinstance(record.call, Rank):
+            self.ranked_texts += len(record.call.texts)
         if isinstance(record.call, Generate | Choose):
             if not record.is_inner:
                 self.method.setdefault(record.call.role, Tally()).add(record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +21,9 @@ from kgqa.util.waiting import describe_waits
 Advance = Callable[[str, int, int | None], None]
 # seconds between two lines of a log
 SIGN_OF_LIFE = 60
-# seconds between two lines about the same wait
+# seconds between two looks at what kgqa waits for
+LOOK = 1.0
+# seconds between two lines about waits
 WAIT_SHOWN = 30
 # seconds. Drawing each of five million records would take longer than reading them
 REDRAWN = 0.1
@@ -42,6 +45,8 @@ class Stage:
     watchers: list[Callable[[Stage], None]] = field(default_factory=list)  # called at each change
     # the last change by `advance` that was shown
     recorded: float = 0.0
+    # another stage runs inside this one, and shows what kgqa waits for
+    has_inner: bool = False
 
     def record(self) -> None:
         """Show a change of the ledger."""
@@ -76,11 +81,17 @@ class Stage:
         elapsed = f"started {duration(time.monotonic() - self.started)} ago"
         time_left = elapsed if left is None else f"{duration(left)} left"
         ended = f"{self.ended:,}" if self.count is None else f"{self.ended:,}/{self.count:,}"
-        return [ended, *self._failures(), time_left, *self._rates()]
+        return [ended, *self._failures(), time_left, *self._rates(), *self._rankings()]
 
     def describe(self) -> str:
         """Return a line about a running stage."""
         return f"{self.title} {' · '.join(self.parts())}"
+
+    def describe_wait(self, waits: str) -> str:
+        """Return the end of a line while kgqa waits: the counts that still move, and the causes."""
+        calls = total(list(self.ledger.method.values())).calls
+        counts = [pluralize(calls, "call")] if calls else []
+        return " · ".join([self.parts()[0], *counts, *self._rankings(), f"waiting: {waits}"])
 
     def summary(self) -> str:
         """Return a line about a finished stage."""
@@ -89,6 +100,10 @@ class Stage:
 
     def _failures(self) -> list[str]:
         return [f"{self.failed:,} failed"] if self.failed else []
+
+    def _rankings(self) -> list[str]:
+        texts = self.ledger.ranked_texts
+        return [f"{pluralize(texts, 'text')} ranked"] if texts else []
 
     def _rates(self) -> list[str]:
         """Return new calls and tokens per second, and the share of calls from the cache."""
@@ -145,6 +160,20 @@ class Display:
             yield advance
 
 
+@contextmanager
+def nest(stages: list[Stage], stage: Stage) -> Iterator[None]:
+    """Add a stage to those that run around it."""
+    for outer in stages[-1:]:
+        outer.has_inner = True
+    stages.append(stage)
+    try:
+        yield
+    finally:
+        stages.remove(stage)
+        for outer in stages[-1:]:
+            outer.has_inner = False
+
+
 def _rate(per_second: float, unit: str) -> str:
     """Return a rate: 120 tokens/s, 0.3 calls/s, 1.5 calls/min."""
     if per_second < 0.1:
@@ -158,6 +187,8 @@ class PlainLines(Display):
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._last_sign = time.monotonic()
+        # the innermost one is the last
+        self._stages: list[Stage] = []
 
     def line(self, text: str, *, alarm: bool = False) -> None:  # noqa: ARG002 - plain lines have no colors
         self._stream.write(f"{escape_control(text)}\n")
@@ -167,6 +198,17 @@ class PlainLines(Display):
     def watching(self, stage: Stage) -> Iterator[None]:
         self._last_sign = time.monotonic()
         stage.watchers.append(self._show_sign)
+        with nest(self._stages, stage):
+            if len(self._stages) > 1:
+                # the outermost stage shows the waits of all
+                yield
+                return
+            with self._showing_waits():
+                yield
+
+    @contextmanager
+    def _showing_waits(self) -> Iterator[None]:
+        """Write what kgqa waits for while the block runs."""
         stop = threading.Event()
         thread = threading.Thread(
             target=self._show_waits, args=(stop,), name="kgqa-waits", daemon=True
@@ -186,17 +228,16 @@ class PlainLines(Display):
             self.line(stage.describe())
 
     def _show_waits(self, stop: threading.Event) -> None:
-        """Write a line when kgqa starts to wait, and every 30 seconds."""
-        last = 0.0
-        while not stop.wait(1):
+        """Write what kgqa waits for, at most every 30 seconds: a queue can be empty for a moment."""
+        last = -math.inf
+        while not stop.wait(LOOK):
             waits = describe_waits()
-            if not waits:
-                last = 0.0
-            elif time.monotonic() - last >= WAIT_SHOWN:
+            if waits and time.monotonic() - last >= WAIT_SHOWN:
                 last = time.monotonic()
-                # the work itself reports a closed stream
-                with suppress(KgqaError, OSError, ValueError):
-                    self.line(f"waiting: {waits}")
+                # the work itself reports a closed stream, and a stage can end meanwhile
+                with suppress(KgqaError, OSError, ValueError, IndexError):
+                    stage = self._stages[-1]
+                    self.line(f"{stage.title} {stage.describe_wait(waits)}")
 
 
 QUIET = Display()

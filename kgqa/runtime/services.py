@@ -158,7 +158,7 @@ class Worker(Batches):
 
     def _describe_wait(self) -> str:
         count = len(self._waiting)
-        return f"{pluralize(count, 'call')} waiting for {self._work_name}" if count else ""
+        return f"{pluralize(count, 'call')} for {self._work_name}" if count else ""
 
     def submit(self, request: Request) -> None:
         if self._in_flight.begin([request]):

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from kgqa.calls import Choose, Rank
 from kgqa.cli import terminal
 from kgqa.cli.terminal import _bars
 from kgqa.errors import EngineDied, StorageError, notes
@@ -21,7 +22,8 @@ from kgqa.runtime import display, monitor
 from kgqa.runtime.costs import Ledger, Tally
 from kgqa.runtime.display import QUIET, PlainLines, Stage, log_lines
 from kgqa.runtime.monitor import LOG, log_event, monitor_work, read_heartbeats
-from kgqa.types import Usage
+from kgqa.runtime.scheduler import CallRecord
+from kgqa.types import Choice, Message, Prompt, Usage
 from kgqa.util.waiting import describe_waits, waiting
 
 
@@ -139,7 +141,7 @@ def test_killed_process_is_not_running(tmp_path: Path, monkeypatch: pytest.Monke
         assert killed.describe().startswith(f"stopped: no heartbeat from process {ended.pid} on ")
 
 
-class Parts:
+class LongStage(Stage):
     def parts(self) -> list[str]:
         return ["37/60", "12 min left", "0.3 calls/s", "x" * 80]
 
@@ -159,7 +161,7 @@ def test_plain_lines_show_progress_once_a_minute(monkeypatch: pytest.MonkeyPatch
 def test_what_does_not_fit_is_cut_and_a_wait_is_whole() -> None:
     console = Console(width=80, file=io.StringIO())
     bars = _bars(console)
-    bars.add_task("questions", total=60, stage=Parts())
+    bars.add_task("questions", total=60, stage=LongStage("questions", 60))
     with waiting("a lock"), waiting("a lock"), waiting("a server"):
         assert describe_waits() == "a lock · a server"
     assert describe_waits() == ""
@@ -185,6 +187,44 @@ def test_stage_shows_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
     stage.finish(failed=True)
     assert stage.describe().startswith("passages 2/478 · 1 failed · 2.0 h left · ")
     assert stage.summary().startswith("passages: 478 in 30 s · 1 failed · 2.0 calls/min")
+
+
+def test_wait_is_shown_with_what_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kgqa.runtime.display.time.monotonic", lambda: 1_030.0)
+    stage = Stage("questions", 36, started=1_000)
+    rank = Rank("Who?", ("a", "b"), "ranker")
+    stage.ledger.add(CallRecord((0,), rank, (0.1, 0.2), cached=False))
+    assert stage.describe() == "questions 0/36 · started 30 s ago · 2 texts ranked"
+    choose = Choose(Prompt("trace/select", (Message("user", "Which?"),)), ("A", "B"))
+    stage.ledger.add(CallRecord((1,), choose, Choice((-0.1, -2.0)), cached=True))
+    assert (
+        stage.describe_wait("31 calls for the ranker")
+        == "0/36 · 1 call · 2 texts ranked · waiting: 31 calls for the ranker"
+    )
+
+
+def test_only_the_inner_stage_shows_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "LOOK", 0.01)
+    output = io.StringIO()
+    log = PlainLines(output)
+    with log.stage("cells", 4, None) as cells, log.stage("questions", 36, None) as questions:
+        assert (cells.has_inner, questions.has_inner) == (True, False)
+        with waiting("a lock"):
+            deadline = time.monotonic() + 30
+            while not output.getvalue() and time.monotonic() < deadline:
+                time.sleep(0.01)
+    assert not cells.has_inner
+    assert output.getvalue() == "questions 0/36 · waiting: a lock\n"
+
+
+def test_bar_of_the_outer_stage_shows_no_wait() -> None:
+    console = Console(width=80, file=io.StringIO())
+    bars = _bars(console)
+    bars.add_task("cells", total=4, stage=Stage("cells", 4, has_inner=True))
+    bars.add_task("questions", total=36, stage=Stage("questions", 36))
+    with console.capture() as output, waiting("a lock"):
+        console.print(bars.get_renderable())
+    assert output.get().count("waiting: a lock") == 1
 
 
 class Tty(io.StringIO):

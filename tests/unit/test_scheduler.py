@@ -204,7 +204,7 @@ def test_worker_answers_waiting_calls_together(cache: CallCache) -> None:
     for number in range(40):
         worker.submit(Request((0, number), number, Search(f"harbour {number}", 3), 0.0))
         assert working.wait(10)
-    assert describe_waits() == "39 calls waiting for the retriever"
+    assert describe_waits() == "39 calls for the retriever"
     resume.set()
     assert sorted(next_reply(queue).ticket for _ in range(40)) == list(range(40))
     # it sleeps, or is about to
