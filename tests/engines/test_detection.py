@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kgqa.engines.openai import access
 from kgqa.engines.openai.access import DEFAULT_URL, _name_receiver, find_key
 from kgqa.engines.openai.detection import detect_server, is_same_model, is_snapshot
 from kgqa.errors import ConfigError, EngineDied
@@ -207,6 +209,17 @@ def test_finished_configuration_is_not_detected_again(
         EngineDied, match=r"http://127\.0\.0\.1:9 has not answered any call.*no connection"
     ):
         detect_server("http://127.0.0.1:9", "OPENAI_API_KEY", 0.0)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_closed_port_here_is_given_up_early(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "CLOSED_TIMEOUT", 0.1)
+    url = re.escape(f"http://{host}:9")
+    message = (
+        rf"{url} has not answered any call for 0\.1 s: no connection .*engine\.server_timeout=600$"
+    )
+    with pytest.raises(EngineDied, match=message):
+        detect_server(f"http://{host}:9", "OPENAI_API_KEY", None)
 
 
 NAMES = {

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from kgqa.engines.openai.access import find_limits
 from kgqa.engines.openai.hold import Hold, RetryPolicy
 from kgqa.engines.openai.responses import LOWEST, Token
 from kgqa.util.waiting import describe_waits
@@ -106,6 +107,24 @@ def test_long_pause_ends_the_wait(after: float, is_over: bool) -> None:
     hold = Hold("http://127.0.0.1:1/v1", AT_ONCE)
     assert hold.fail("429", after, is_trial=False) is is_over
     hold.close()
+
+
+@pytest.mark.parametrize(("is_closed", "is_over"), [(True, True), (False, False)])
+def test_closed_port_has_its_own_limit(*, is_closed: bool, is_over: bool) -> None:
+    policy = RetryPolicy(1.0, 0, 0.0, server_timeout=120.0, closed_timeout=0.0)
+    hold = Hold("http://127.0.0.1:1/v1", policy)
+    failure = hold.fail("no connection", 0.0, is_trial=False, is_closed=is_closed)
+    assert failure is is_over
+    hold.close()
+
+
+@pytest.mark.parametrize(
+    ("setting", "limits"), [(None, (120.0, 10.0)), (600.0, (600.0, 600.0)), (0.0, (0.0, 0.0))]
+)
+def test_own_seconds_hold_for_closed_ports_too(
+    setting: float | None, limits: tuple[float, float]
+) -> None:
+    assert find_limits(setting) == limits
 
 
 def test_canceled_trial_lets_the_next_call_try() -> None:

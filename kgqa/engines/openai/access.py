@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 DEFAULT_URL = "https://api.openai.com/v1"
 URL_VARIABLE = "OPENAI_BASE_URL"
 ADDRESS = "must be an address like http://127.0.0.1:8000/v1"
+# seconds that a server can fail, and that a port of this machine can be closed from the start
+SERVER_TIMEOUT, CLOSED_TIMEOUT = 120.0, 10.0
 REACHING = NotIdentity("how the server is reached, not what it replies", reported=False)
 
 
@@ -60,12 +62,13 @@ class ServerAccess:
         REACHING,
     ] = 0.5
     server_timeout: Annotated[
-        Seconds,
+        Seconds | None,
         Setting(
-            "Seconds without any response, while all calls wait. Then the run stops with exit code 3."
+            "Seconds without any response, while all calls wait. Then the run stops with exit code 3. null: 120, or 10 "
+            "if a port of this machine is closed from the start."
         ),
         REACHING,
-    ] = 120.0
+    ] = None
 
     group: ClassVar[str]
 
@@ -78,9 +81,20 @@ class ServerAccess:
     def open_transport(
         self, on_rate_limited: Callable[[], None] = lambda: None, kind: type[Transport] = Transport
     ) -> Transport:
-        policy = RetryPolicy(self.timeout, self.retries, self.backoff, self.server_timeout)
+        limits = find_limits(self.server_timeout)
+        policy = RetryPolicy(self.timeout, self.retries, self.backoff, *limits)
         address, key = self.find_address(), self.find_key()
         return kind(address, key, policy, on_rate_limited=on_rate_limited, group=self.group)
+
+
+def find_limits(server_timeout: float | None) -> tuple[float, float]:
+    """Return the seconds that a server can fail, and those for a closed port of this machine from the start.
+
+    A closed port is mostly a wrong one. A user who sets the seconds waits for a server that is starting.
+    """
+    if server_timeout is None:
+        return SERVER_TIMEOUT, CLOSED_TIMEOUT
+    return server_timeout, server_timeout
 
 
 def find_address(base_url: str | None, key_variable: str, group: str = "engine") -> str:

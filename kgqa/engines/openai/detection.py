@@ -14,7 +14,7 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from kgqa.engines.event_loop import run_in_thread
-from kgqa.engines.openai.access import DEFAULT_URL, find_key
+from kgqa.engines.openai.access import DEFAULT_URL, find_key, find_limits
 from kgqa.engines.openai.hold import RetryPolicy
 from kgqa.engines.openai.requests import Server
 from kgqa.engines.openai.transport import Transport
@@ -62,8 +62,8 @@ class ServedModels:
         return self.software.startswith("Ollama")
 
 
-def detect_server(url: str, key_variable: str, server_timeout: float) -> ServedModels:
-    """Return the server at an address. Wait up to `server_timeout` seconds for a server that is starting.
+def detect_server(url: str, key_variable: str, server_timeout: float | None) -> ServedModels:
+    """Return the server at an address. Wait up to `server_timeout` seconds for a server, see `ServerAccess`.
 
     Raises:
         ConfigError: the variable holds no valid key.
@@ -77,13 +77,13 @@ def detect_server(url: str, key_variable: str, server_timeout: float) -> ServedM
 
 
 @lru_cache(maxsize=32)
-def _detect(url: str, key: str | None, server_timeout: float, _: int) -> ServedModels:
+def _detect(url: str, key: str | None, server_timeout: float | None, _: int) -> ServedModels:
     return run_in_thread("detection", _look(ENDPOINT.sub("", url), key, server_timeout))
 
 
-async def _look(url: str, key: str | None, server_timeout: float) -> ServedModels:
+async def _look(url: str, key: str | None, server_timeout: float | None) -> ServedModels:
     """Wait for the server, then try endpoints that most servers lack without waiting."""
-    patient = Transport(url, key, RetryPolicy(TIMEOUT, 0, BACKOFF, server_timeout))
+    patient = Transport(url, key, RetryPolicy(TIMEOUT, 0, BACKOFF, *find_limits(server_timeout)))
     quick = Transport(url, key, RetryPolicy(TIMEOUT, 0, BACKOFF, 0.0))
     try:
         prefix, listed, rejection = await _list_models(patient)

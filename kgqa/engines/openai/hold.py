@@ -7,6 +7,7 @@ resumed.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import AsyncIterator
@@ -24,12 +25,20 @@ ALMOST = 0.01
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Seconds of one attempt, number of retries, seconds before the first retry, seconds that a server can fail."""
+    """Seconds of one attempt, number of retries, seconds before the first retry, seconds that a server can fail.
+
+    closed_timeout: the last one for a closed port of this machine that has not answered yet, if it is shorter.
+    """
 
     timeout: float
     retries: int
     backoff: float
     server_timeout: float
+    closed_timeout: float = math.inf
+
+    def find_limit(self, *, is_closed: bool) -> float:
+        """Return the seconds that a failure of the server can last."""
+        return min(self.server_timeout, self.closed_timeout) if is_closed else self.server_timeout
 
     def pause(self, failures: int) -> float:
         """Return the seconds to wait. A random factor separates calls that failed together."""
@@ -82,12 +91,13 @@ class Hold:
             self._since = None
             remove_wait(self.describe)
 
-    def fail(self, cause: str, after: float, *, is_trial: bool) -> bool:
+    def fail(self, cause: str, after: float, *, is_trial: bool, is_closed: bool = False) -> bool:
         """Hold the server after a failure. Return whether it has failed for too long.
 
         Args:
             cause: as in "503 from HOST".
             after: seconds that the server asks to wait, or 0.
+            is_closed: as in `RetryPolicy`.
         """
         now = time.monotonic()
         if self._since is None:
@@ -98,7 +108,7 @@ class Hold:
             return False
         self._failures += 1
         self._cause = cause
-        left = self._since + self.policy.server_timeout - now
+        left = self._since + self.policy.find_limit(is_closed=is_closed) - now
         pause = after or self.policy.pause(self._failures)
         # the last attempt is at the end of the time
         self._next = now + min(pause, max(left, 0.0))

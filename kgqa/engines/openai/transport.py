@@ -63,7 +63,7 @@ class Failure(Exception):
 
     reason: for the final error. cause: a few words for progress lines. after: seconds that the server asks to wait.
     is_own: the request can be the reason, if the server answers others. denied: the configuration is wrong, unless the
-    server has answered a call.
+    server has answered a call. is_closed: no program listens at a port of this machine.
     """
 
     reason: str
@@ -71,6 +71,7 @@ class Failure(Exception):
     after: float = 0.0
     is_own: bool = True
     denied: str = ""
+    is_closed: bool = False
 
     def __str__(self) -> str:
         return self.reason
@@ -229,14 +230,20 @@ class Transport:
     def _is_over(self, failure: Failure, *, is_trial: bool) -> bool:
         """Hold the server. Show the first failure of one that has not answered. Return whether the run must stop."""
         failure.log("wait")
-        if (
-            not (self._hold.answers or self._hold.is_held or failure.denied)
-            and self.policy.server_timeout
-        ):
-            limit = f"{self._group}.server_timeout={self.policy.server_timeout:g} s"
-            log.warning("%s: %s. Retrying (%s).", self.url, str(failure).rstrip("."), limit)
-        is_over = self._hold.fail(failure.cause, failure.after, is_trial=is_trial)
+        is_closed = self._is_closed(failure)
+        limit = self.policy.find_limit(is_closed=is_closed)
+        if limit and not (self._hold.answers or self._hold.is_held or failure.denied):
+            longer = f"Wait longer: {self._group}.server_timeout=600" if is_closed else ""
+            line = f"{self.url}: {str(failure).rstrip('.')}. Retrying for {limit:g} s. {longer}"
+            log.warning("%s", line.rstrip())
+        is_over = self._hold.fail(
+            failure.cause, failure.after, is_trial=is_trial, is_closed=is_closed
+        )
         return is_over or bool(failure.denied and not self._hold.answers)
+
+    def _is_closed(self, failure: Failure) -> bool:
+        """Return whether a port of this machine is closed from the start. A server that answered can come back."""
+        return failure.is_closed and not self._hold.answers
 
     def _explain(self, failure: Failure) -> KgqaError:
         """Return the error that stops the run."""
@@ -247,8 +254,11 @@ class Transport:
             return ServerLost(
                 f"{self.url} requires a wait of {failure.after:g} s, but {limit}: {failure}"
             )
+        is_closed = self._is_closed(failure)
+        seconds = self.policy.find_limit(is_closed=is_closed)
+        longer = f"If it is starting: {self._group}.server_timeout=600" if is_closed else ""
         return ServerLost(
-            f"{self.url} has not answered any call for {self.policy.server_timeout:g} s: {failure}"
+            f"{self.url} has not answered any call for {seconds:g} s: {failure} {longer}".rstrip()
         )
 
     async def _attempt(self, path: str, body: Mapping[str, Json], read: Callable[[Json], T]) -> T:
@@ -286,9 +296,12 @@ class Transport:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             key = "server=" if self._group == "engine" else f"{self._group}.base_url"
             remedy = f"Start the server, or correct {key}."
-            raise Failure(
-                f"no connection ({_reason(error)}). {remedy}", "no connection", is_own=False
-            ) from error
+            is_closed = (
+                isinstance(error, aiohttp.ClientConnectorError)
+                and urlsplit(self.url).hostname in LOOPBACK
+            )
+            reason = f"no connection ({_reason(error)}). {remedy}"
+            raise Failure(reason, "no connection", is_own=False, is_closed=is_closed) from error
         except asyncio.TimeoutError as error:
             raise Failure(
                 f"no answer within {self.policy.timeout:g} s", "no answer in time"
