@@ -12,7 +12,12 @@ from kgqa.config.files import Config, list_choices
 from kgqa.config.overrides import format_override, override_group, override_key
 from kgqa.config.short_forms import SERVER, model_slug
 from kgqa.engines.openai.access import DEFAULT_URL, find_address
-from kgqa.engines.openai.detection import ServedModels, detect_server, is_same_model
+from kgqa.engines.openai.detection import (
+    ServedModels,
+    detect_server,
+    has_only_chat,
+    is_same_model,
+)
 from kgqa.engines.openai.engine import UNKNOWN_CONTEXT, OpenAI, name_at_server
 from kgqa.errors import ConfigError
 from kgqa.system.models import Preset, describe_model, list_local_models
@@ -89,18 +94,30 @@ def _complete_server(config: Config, overrides: Sequence[str], named: Collection
     elif limit and models.truncates and not is_set:
         context = min(context, limit)
     kind = engine["server"] or models.kind
+    is_chat_only = (
+        kind == "hosted"
+        # of known servers, it is known that they have both endpoints
+        and not models.software
+        and not any(override_key(each) == "engine.endpoints" for each in overrides)
+        and has_only_chat(models.url, engine["api_key_env"], served)
+    )
     config = {
         **config,
         "engine": {
             **engine,
             "base_url": engine["base_url"] if models.url == url else models.url,
             "server": kind,
+            "endpoints": "chat" if is_chat_only else engine["endpoints"],
         },
         "model": {**config["model"], "context": context},
     }
     tokens = min(context, limit or context)
     software = models.software or "OpenAI-compatible"
     remarks = [f"server: {software} at {models.url}, model {served}, context {tokens:,} tokens"]
+    if is_chat_only:
+        remarks.append(
+            "The server has no /completions, so kgqa sends plain prompts as messages: engine.endpoints=chat"
+        )
     if models.truncates and not is_set:
         remarks.append(
             f"warning: Ollama truncates longer prompts without an error, so kgqa sends at most {context:,} tokens. If "

@@ -192,6 +192,31 @@ def test_open_choice_is_one_message(
         compose_experiment(["method=no_context", f"server={serve(answers)}", *words.split()])
 
 
+CHAT = {"/v1/models": MINE, "/v1/chat/completions": {"error": {"message": "no messages"}}}
+BOTH = {**CHAT, "/v1/completions": {"error": {"message": "no prompt"}}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "words", "endpoints"),
+    [
+        pytest.param(CHAT, "", "chat", id="only chat"),
+        pytest.param(BOTH, "", "both", id="both"),
+        pytest.param({"/v1/models": MINE}, "", "both", id="neither"),
+        pytest.param(CHAT, "engine.endpoints=both", "both", id="set by the user"),
+        pytest.param({**PROXIED, **CHAT, **PROXIED}, "", "both", id="vllm behind a proxy"),
+    ],
+)
+def test_server_without_completions_gets_chats(
+    serve: Serve, answers: Answers, words: str, endpoints: str
+) -> None:
+    experiment = compose_experiment(
+        ["method=no_context", f"server={serve(answers)}", *words.split()]
+    )
+    assert identify(experiment)["answering"]["default"]["endpoints"] == endpoints
+    notes = [line for line in experiment.remarks if "engine.endpoints=chat" in line]
+    assert len(notes) == (endpoints == "chat")
+
+
 def test_finished_configuration_is_not_detected_again(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

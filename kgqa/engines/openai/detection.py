@@ -36,6 +36,8 @@ ENDPOINT = re.compile(r"(/chat)?/completions$|/models$")
 VERSION = re.compile(
     r"[-@:](\d{4}-\d{2}-\d{2}|\d{8}|\d{3,4}|\d{2}-\d{2}|latest|(\d{4}-)?preview(-[\d-]+)?)$"
 )
+# statuses of a path that a server does not have
+ABSENT = frozenset({404, 405, 501})
 TIMEOUT, BACKOFF = 10.0, 0.5
 # seconds: the cells of a sweep share one look, and a viewer sees a restarted server
 REMEMBERED = 60
@@ -92,6 +94,28 @@ async def _look(url: str, key: str | None, server_timeout: float | None) -> Serv
     finally:
         for transport in (patient, quick):
             await transport.close()
+
+
+@lru_cache(maxsize=32)
+def has_only_chat(url: str, key_variable: str, model: str) -> bool:
+    """Return whether a server has the chat endpoint for a model, but not the one for plain prompts.
+
+    The requests have no prompt, so that the server generates nothing.
+    """
+    key = find_key(key_variable, url)
+    return run_in_thread("detection", _has_only_chat(url, key, model))
+
+
+async def _has_only_chat(url: str, key: str | None, model: str) -> bool:
+    server = Transport(url, key, RetryPolicy(TIMEOUT, 0, BACKOFF, 0.0))
+    try:
+        plain = await server.find_status("/completions", {"model": model})
+        if plain not in ABSENT:
+            return False
+        chat = await server.find_status("/chat/completions", {"model": model, "messages": []})
+        return chat is not None and chat not in ABSENT
+    finally:
+        await server.close()
 
 
 async def _list_models(server: Transport) -> tuple[str, list[dict[str, Json]], str]:

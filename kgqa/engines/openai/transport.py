@@ -207,6 +207,14 @@ class Transport:
                     raise self._explain(failure) from failure
                 is_tested = True
 
+    async def find_status(self, path: str, body: Mapping[str, Json]) -> int | None:
+        """Return the status of the response to one request, or None without a response."""
+        try:
+            status, _, _ = await self._send("POST", path, encode_request(dict(body)))
+        except Failure:
+            return None
+        return status
+
     async def exchange(
         self, method: str, path: str, content: bytes | None, kind: str, most: int
     ) -> bytes:
