@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import get_args
 
 from kgqa.artifacts.evaluation import Consistency
 from kgqa.artifacts.metrics import Estimate, JudgeMetrics
@@ -14,10 +15,11 @@ from kgqa.artifacts.trace import read_evidence
 from kgqa.artifacts.verdicts import RIGHT, Fate, Judgement
 from kgqa.errors import ConfigError
 from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.failures import report_failure
 from kgqa.experiment.session import Session
 from kgqa.identity.program_code import program_hash
 from kgqa.judge import ROLE
-from kgqa.judge.judges import SAMPLED, JudgedAnswer, ModelJudge, Verdict
+from kgqa.judge.judges import SAMPLED, AnyJudge, JudgedAnswer, Label, ModelJudge, Verdict
 from kgqa.prompting import template_hash
 from kgqa.runtime.display import Display
 from kgqa.scoring.agreement import agreement
@@ -26,7 +28,9 @@ from kgqa.scoring.questions import ScoredQuestion
 from kgqa.scoring.summary import summarise_verdicts
 from kgqa.types import Passage
 from kgqa.util.digests import digest
-from kgqa.util.redaction import describe_error
+from kgqa.util.redaction import describe_error, function_line
+
+LABELS = get_args(Label)
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,19 @@ def judge_answers(
     engines = session.judge_engines
     answers = answers_to_judge(rows, trace if judge.sees_passages else None)
     verdicts: dict[str, Verdict | Exception] = {}
+    kinds = set[str]()
     with (
         session.runner(engines=engines) as runner,
         display.stage("verdicts", len(answers), runner.ledger) as stage,
     ):
         programs = ((key, judge.judge(answer)) for key, answer in answers.items())
         for ended in runner.run(programs):
-            verdicts[ended.key] = ended.result
-            stage.finish(failed=isinstance(ended.result, Exception))
+            verdict = _check_verdict(judge, ended.result)
+            if isinstance(verdict, Exception):
+                line = f"{ended.key}: {describe_error(verdict)}"
+                report_failure("verdict failed", verdict, line, kinds, display)
+            verdicts[ended.key] = verdict
+            stage.finish(failed=isinstance(verdict, Exception))
     labels = {role: engines.label(role) for role in judge.roles}
     identity = identify_judge(session)
     lines = [_judgement(row, verdicts.get(row.id), identity) for row in rows]
@@ -82,6 +91,18 @@ def judge_answers(
         **_compare_members(lines, labels),
     )
     return Judged(lines, metrics)
+
+
+def _check_verdict(judge: AnyJudge, result: object) -> Verdict | Exception:
+    """Return the result of a judge, or an error if it is no Verdict with a known label."""
+    if isinstance(result, Exception):
+        return result
+    if isinstance(result, Verdict) and (result.label is None or result.label in LABELS):
+        return result
+    expected = f"Verdict(label, votes) with the label {', '.join(map(repr, LABELS))} or None"
+    return TypeError(
+        f"{function_line(judge.judge)}: judge must return {expected}, not {result!r:.80}"
+    )
 
 
 def _compare_members(

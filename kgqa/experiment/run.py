@@ -6,13 +6,10 @@ A session is opened once for all of it, the data is read once, and each question
 from __future__ import annotations
 
 import json
-import re
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -30,11 +27,12 @@ from kgqa.config.keys import find_sources
 from kgqa.config.overrides import format_value
 from kgqa.config.settings import list_reported_settings
 from kgqa.config.targets import load_run_config
-from kgqa.errors import KgqaError, UsageError
+from kgqa.errors import UsageError
 from kgqa.experiment.capabilities import check_servers
 from kgqa.experiment.check import check, refuse_trained
 from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.failures import report_failure
 from kgqa.experiment.identity import refuse_to_replace
 from kgqa.experiment.manifest import code_hash, manifest
 from kgqa.experiment.prepare import prepare
@@ -47,7 +45,7 @@ from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.costs import Ledger, Spent, model_seconds
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import RunFolder, run_name, trace_question
-from kgqa.runtime.monitor import log_event, monitor_work
+from kgqa.runtime.monitor import monitor_work
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.scoring.questions import (
     METRICS,
@@ -67,7 +65,7 @@ from kgqa.scoring.summary import summarise
 from kgqa.types import Answer, Question, Triple
 from kgqa.util.fs import jsonl_text
 from kgqa.util.jsonio import decode_stored
-from kgqa.util.redaction import describe_error, format_frames, function_line
+from kgqa.util.redaction import function_line
 from kgqa.util.registry import load_registered
 from kgqa.util.settings import name_of
 
@@ -78,8 +76,6 @@ SHOWN = (
     "method", "kg", "retriever", "ranker", "demonstrations_ranker", "reranker", "engine", "model", "dataset",
     "collection",
 )  # fmt: skip
-# of failures that are shown and logged with their traceback
-MAX_KINDS = 20
 
 
 @dataclass(frozen=True)
@@ -299,7 +295,7 @@ def answer_questions(runner: Runner, record: Record, display: Display) -> Answer
             prediction = Prediction.of(question, outcome)
             if isinstance(outcome, Exception):
                 errors.append(f"{ended.key}: {prediction.error}")
-                _report_failure(outcome, errors[-1], kinds, display)
+                report_failure("question failed", outcome, errors[-1], kinds, display)
             if "chains" in prediction.notes:
                 chains[ended.key] = tuple(
                     len(chain["triples"]) for chain in prediction.notes["chains"]
@@ -357,19 +353,6 @@ class _AnswerFields(Artifact):
     context_tokens: Count | None
     flags: Mapping[str, Count]
     figures: Mapping[str, Number]
-
-
-def _report_failure(error: Exception, line: str, kinds: set[str], display: Display) -> None:
-    """Log a failure. The first of each kind is shown, too, and its traceback is logged. A kind ignores numbers."""
-    kind = re.sub(r"\d+", "0", describe_error(error))
-    fields: dict[str, Any] = {"cause": type(error).__name__}
-    if kind not in kinds and len(kinds) < MAX_KINDS:
-        kinds.add(kind)
-        fields["traceback"] = "".join(traceback.format_exception(error))
-        display.line(f"failed: {line}", alarm=True)
-        for frame in [] if isinstance(error, KgqaError) else format_frames(error):
-            display.line(f"  {frame}", alarm=True)
-    log_event("question failed", line, **fields)
 
 
 def without_tokens(answer: Answer) -> Answer:

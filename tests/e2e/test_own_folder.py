@@ -275,6 +275,45 @@ def test_own_judge_runs(kgqa: Run, tmp_path: Path) -> None:
     assert subprocess.run(tested, cwd=tmp_path, capture_output=True, check=False).returncode == 0
 
 
+JUDGE = """from dataclasses import dataclass
+from kgqa.judge.judges import AnyJudge, Verdict
+
+@dataclass(frozen=True)
+class Mine(AnyJudge):
+    role_forms = dict()
+
+    async def judge(self, judged):
+        {code}
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        pytest.param(
+            "return True",
+            "TypeError: mine.py:8: judge must return Verdict(label, votes) with the label 'correct', 'incorrect', "
+            "'not_attempted' or None, not True",
+            id="bool",
+        ),
+        pytest.param("return Verdict('right')", "None, not Verdict(label='right'", id="label"),
+        pytest.param(
+            "return Verdict(1 / 0)", "ZeroDivisionError: division by zero (mine.py:9)", id="error"
+        ),
+    ],
+)
+def test_defect_of_a_judge_names_its_line(
+    kgqa: Run, tmp_path: Path, code: str, message: str
+) -> None:
+    (tmp_path / "mine.py").write_text(JUDGE.format(code=code), encoding="utf-8")
+    (tmp_path / "conf" / "judge").mkdir(parents=True)
+    (tmp_path / "conf" / "judge" / "mine.yaml").write_text("_target_: mine.Mine\n", "utf-8")
+    out = kgqa("run method=golden judge=mine dataset=demo engine=scripted limit=3")
+    assert out.count("failed: ") == 1
+    assert message in out
+    assert "3 failed" in out
+
+
 def test_runs_with_other_prompts_differ_in_the_list(kgqa: Run, tmp_path: Path) -> None:
     line = "run method=golden dataset=demo engine=scripted limit=2"
     kgqa(line)

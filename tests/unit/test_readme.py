@@ -86,11 +86,12 @@ def test_parts_of_the_own_code_page_run(tmp_path: Path, monkeypatch: pytest.Monk
     )
     keys = (
         "method=draft_and_check dataset=trivia dataset.path=trivia.jsonl"
-        " model=my_model engine=scripted output_dir=run"
+        " model=my_model engine=scripted judge=close_judge output_dir=run"
     )
     assert main(["run", *keys.split()]) == 0
     metrics = json.loads(Path("run/metrics.json").read_text(encoding="utf-8"))
     assert (metrics["questions"], metrics["failed"], metrics["calls"]["Search"]) == (1, 0, 1)
+    assert metrics["judge"]["verdicts"] == {"correct": 0, "incorrect": 1, "not_attempted": 0}
 
 
 def test_the_python_that_the_tutorial_shows_runs(
