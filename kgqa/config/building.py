@@ -19,6 +19,7 @@ from kgqa.config.targets import find_target, import_target
 from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.protocols import Dataset, Engine, Method, Need
 from kgqa.types import Json
+from kgqa.util.redaction import function_line
 from kgqa.util.settings import declared_fields
 from kgqa.util.validators import explain_problem
 
@@ -36,6 +37,7 @@ def method(node: Node, function: object = None) -> Method:
     part = build_part(node, "method", Method)
     if function is not None:
         part = cast(Any, part).bind(function)
+    check_coroutine(part, "answer")
     uses, known = part.uses, get_args(Need)
     name = f"method._target_={node['_target_']}"
     if not isinstance(uses, set | frozenset):
@@ -45,6 +47,15 @@ def method(node: Node, function: object = None) -> Method:
     for need in sorted(uses - {*known}, key=str):
         raise ConfigError(f"{name}: uses contains {need!r}. {nearest(str(need), known)}")
     return part
+
+
+def check_coroutine(part: object, name: str) -> None:
+    """Raise a ConfigError if a method of an object is a plain function, whose result cannot be awaited."""
+    function = inspect.unwrap(getattr(part, name))
+    if inspect.ismethod(function) and not inspect.iscoroutinefunction(function):
+        raise ConfigError(
+            f"{function_line(function)}: {name} must be a coroutine. Write async def {name}, without yield"
+        )
 
 
 def dataset(node: Node) -> Dataset:

@@ -184,7 +184,9 @@ class Experiment:
             return None
         from kgqa.judge.judges import AnyJudge
 
-        return parts.build_part(node, ROLE, AnyJudge)
+        judge = parts.build_part(node, ROLE, AnyJudge)
+        parts.check_coroutine(judge, "judge")
+        return judge
 
     @cached_property
     def choices(self) -> dict[str, str]:

@@ -314,6 +314,43 @@ def test_defect_of_a_judge_names_its_line(
     assert "3 failed" in out
 
 
+METHOD = """from dataclasses import dataclass
+from kgqa.protocols import Method
+from kgqa.types import Answer
+
+@dataclass(frozen=True)
+class Mine(Method):
+    uses = frozenset()
+    def answer(self, question):
+        return Answer("x")
+"""
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "text"),
+    [
+        pytest.param("method", "answer", METHOD, id="method"),
+        pytest.param(
+            "judge",
+            "judge",
+            JUDGE.format(code="return None").replace("async def", "def"),
+            id="judge",
+        ),
+    ],
+)
+def test_plain_function_for_a_coroutine_is_named(
+    kgqa: Run, tmp_path: Path, group: str, name: str, text: str
+) -> None:
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    (tmp_path / "conf" / group).mkdir(parents=True)
+    (tmp_path / "conf" / group / "mine.yaml").write_text("_target_: mine.Mine\n", "utf-8")
+    choice = {"method": "golden", group: "mine"}
+    words = " ".join(f"{key}={value}" for key, value in choice.items())
+    out = kgqa(f"run {words} dataset=demo engine=scripted limit=3")
+    expected = f"{name} must be a coroutine. Write async def {name}, without yield"
+    assert out == f"kgqa: mine.py:8: {expected}\n"
+
+
 def test_runs_with_other_prompts_differ_in_the_list(kgqa: Run, tmp_path: Path) -> None:
     line = "run method=golden dataset=demo engine=scripted limit=2"
     kgqa(line)
