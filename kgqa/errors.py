@@ -29,6 +29,8 @@ TOO_LONG = (
     "Increase engine.max_model_len, or use fewer passages."
 )
 
+# names in a message
+MAX_LISTED = 50
 # share of the calls of a step
 MAX_FAILED = 0.05
 
@@ -136,7 +138,9 @@ def nearest(name: str, choices: Iterable[str], prefix: str = "") -> str:
     listed = [f"{prefix}{spelled[each]}" for each in dict.fromkeys((*longer, *shorter, *close))][:3]
     if listed:
         return f"Did you mean {' or '.join(listed)}?"
-    return f"Choose from: {', '.join(f'{prefix}{each}' for each in options)}."
+    names = [f"{prefix}{each}" for each in options[:MAX_LISTED]]
+    more = f" and {len(options) - MAX_LISTED:,} more" if len(options) > MAX_LISTED else ""
+    return f"Choose from: {', '.join(names)}{more}."
 
 
 def _plain(name: str) -> str:

@@ -185,7 +185,8 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
             f"kgqa evaluate --predictions {text} dataset=NAME"
         )
     if not matches:
-        raise ConfigError(f"{text}: no finished run matches. List runs: kgqa runs")
+        remedy = "Separate names by spaces" if "," in text else "List runs: kgqa runs"
+        raise ConfigError(f"{text}: no finished run matches. {remedy}")
     if len(matches) > 1:
         more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
         names = ", ".join(entry.name for entry in matches[:SHOWN])

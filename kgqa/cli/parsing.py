@@ -198,9 +198,10 @@ class Command:
         if key in values:
             is_switch = isinstance(values[key], bool)
             return f"Write {key}={value or ('true' if is_switch else 'VALUE')}"
-        if key in KEYS and not self.only_own:
+        if key in KEYS:
             return f"{KEYS[key]}."
-        return f"{hint} Settings are written KEY=VALUE, such as limit=3."
+        example = f"{self.own_keys[0]}=VALUE" if self.only_own else "limit=3"
+        return f"{hint} Settings are written KEY=VALUE, such as {example}."
 
     def _list_keys(self) -> Mapping[str, Json]:
         """Return the keys and groups that the command accepts, with the defaults of the run's keys."""
@@ -240,6 +241,8 @@ class Command:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
+        # of argparse, for --open=x
+        message = re.sub("ignored explicit argument .*", "this option has no value", message)
         raise ConfigError(f"{message}. See {self.prog} --help")
 
 

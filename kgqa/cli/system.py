@@ -16,6 +16,7 @@ from kgqa.config.files import config_files
 from kgqa.config.scaffolding import copy_prompt, write_scaffold
 from kgqa.errors import ConfigError
 from kgqa.experiment.replay import replay
+from kgqa.scoring.questions import BUILT_IN
 from kgqa.system.doctor import Diagnosis, examine
 from kgqa.util.optional_deps import is_available
 from kgqa.util.places import call_cache
@@ -152,6 +153,8 @@ def prune_cache(args: Namespace, terminal: Terminal) -> None:
 def new(args: Namespace, terminal: Terminal) -> None:
     """Write the first files of your own component."""
     group, (name, *source) = args.command.name.split()[1], args.positionals
+    if group == "metric" and name in BUILT_IN:
+        raise ConfigError(f"{name}: kgqa has a metric of this name. Choose another name.")
     files = [copy_prompt(name)] if group == "prompt" else write_scaffold(group, name, *source)
     terminal.lines(files)
     if group == "prompt":

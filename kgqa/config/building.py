@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _ABSENT = object()
 
+# fields of a group that another group's choice sets
+BUILT: Mapping[str, tuple[str, ...]] = {"engine": ("model",)}
 
 def method(node: Node, function: object = None) -> Method:
     """Build a method. function: the function or object of Python that it runs, see `methods.function`."""
@@ -73,7 +75,7 @@ def model(node: Node) -> Model:
 
 def engine(node: Node, model_node: Node) -> Engine:
     """Build an engine without loading a model. Your own can have no field for it."""
-    types = check_node(node, "engine", ("model",))[1]
+    types = check_node(node, "engine", BUILT["engine"])[1]
     built = {"model": model(model_node)} if "model" in types else {}
     return build_part(node, "engine", Engine, **built)
 
@@ -142,8 +144,7 @@ def check_node(
     path = str(node.get("_target_", ""))
     try:
         target, types = _import_node(node, key)
-        # another key builds these
-        _check_names(node, key, types.keys() - {*built}, {name: name for name in built})
+        _check_names(node, key, types.keys() - {*built})
         _check_missing(target, {*node, *built})
     except ConfigError as error:
         if location := find_target(key, path):
@@ -174,7 +175,7 @@ def check_keys(
     elsewhere: full keys of other locations by their last part, for a message.
     """
     _, types = _import_node(node, key)
-    _check_names(node, key, {*run_keys, *types}, elsewhere)
+    _check_names(node, key, {*run_keys, *types} - {*BUILT.get(key, ())}, elsewhere)
     for name, value in node.items():
         if isinstance(value, Mapping) and "_target_" in value:
             check_keys(value, f"{key}.{name}")
@@ -264,13 +265,25 @@ def check_value(key: str, value: Any, expected: Any) -> Any:
     except ValidationError as error:
         problem = error.errors()[0]
         if problem["type"] != "value_error":
-            raise ConfigError(f"{key}={value}: {explain_problem(problem)}") from error
+            is_element = any(isinstance(part, int) for part in problem["loc"])
+            hint = "" if is_element else _hint_at_value(key, value, bare)
+            raise ConfigError(f"{key}={value}: {explain_problem(problem)}{hint}") from error
         inner = "".join(f".{part}" for part in problem["loc"] if isinstance(part, str))
         raise ConfigError(f"{key}{inner}={problem['input']}: {problem['ctx']['error']}") from error
 
 
 def _find_validator(expected: Any) -> TypeAdapter[Any]:
     """Return the validator of a type."""
+def _hint_at_value(key: str, value: object, expected: Any) -> str:
+    """Return a hint for a value of a wrong type: several values are a sweep, and null is often allowed."""
+    if isinstance(value, list):
+        values = ",".join(map(str, value))
+        return f". Several values are a sweep, without brackets: kgqa run -m {key}={values}"
+    if ends := re.fullmatch(r"(\d+)(?:\.\.|-|:)(\d+)", str(value)):
+        return f". For a range of values: kgqa run -m '{key}=range({ends[1]},{int(ends[2]) + 1})'"
+    return " or null" if type(None) in get_args(expected) else ""
+
+
     try:
         # `int | float` equals `float | int` and converts a text differently, so the name is part of the key
         return _compile_validator(expected, str(expected))

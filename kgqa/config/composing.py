@@ -63,6 +63,8 @@ _stored: set[tuple[str, str]] = set()
 RUN = "kgqa_run"
 NULL = ("null", "")  # values that choose nothing
 # keys of a dataset that are not for its class
+# what users write instead
+NO_CHOICE = ("none", "no", "false", "off")
 DATASET_KEYS = ("profile", "family")
 
 
@@ -306,6 +308,10 @@ def _hint_at_choice(group: str, name: str, choices: Collection[str]) -> str:
     if group == "dataset" and Path(name).is_dir():
         return f"For your own documents: dataset=folder dataset.path={name}"
     if group in BASES.values() and name.endswith(".py"):
+    if group == "dataset" and Path(name).suffix:
+        return f"There is no such file. Name a file with dataset.path: dataset=musique dataset.path={name}"
+    if group in OPTIONAL and name.casefold() in NO_CHOICE:
+        return f"To choose none: {group}=null"
         return f"Name the module in this folder without its suffix: {group}={Path(name).stem}"
     module = user_folder() / f"{name}.py"
     if group in BASES.values() and module.is_file():
@@ -420,9 +426,17 @@ def check_form(override: str) -> None:
     """Raise a ConfigError for a text that is not an override."""
     parsed = parse_override(override)
     if (not parsed.has_value and parsed.prefix != "~") or not parsed.choice_group.strip():
-        raise ConfigError(
-            f"{override!r}: expected key=value, e.g. method=trace limit=10. See kgqa run --help"
-        )
+        raise ConfigError(f"{override!r}: expected key=value{_hint_at_word(override)}")
+
+
+def _hint_at_word(word: str) -> str:
+    """Return a hint for a word that is not key=value: a key before a space, or a choice without its group."""
+    if word in group_names() or word in (key.name for key in list_run_keys()):
+        return f" without spaces: {word}=VALUE"
+    for group in ("method", "dataset", *group_names()):
+        if word in config_files(group):
+            return f". Did you mean {group}={word}?"
+    return " without spaces, e.g. method=trace limit=10. See kgqa run --help"
 
 
 @dataclass(frozen=True)
@@ -474,10 +488,8 @@ def _parse_axis(override: str, parser: OverridesParser) -> Axis:
     try:
         (parsed,) = parser.parse_overrides([override])
     except (HydraException, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ConfigError(
-            f"{override}: cannot be read as a sweep ({reason}). E.g. method.candidates=15,20"
-        ) from error
+        remedy = "Write values with commas and without spaces, e.g. method.candidates=15,20"
+        raise ConfigError(f"{override}: cannot be read as a sweep. {remedy}") from error
     if not parsed.is_sweep_override():
         return Axis(override, parsed.key_or_group, (override,), swept=False)
     key, sweep = parsed.get_key_element(), parsed.value()

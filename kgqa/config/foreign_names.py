@@ -64,12 +64,19 @@ _RESUME = "Every run resumes: run the same command again. Remove this key"
 _AGAIN = "A finished run is not run again. For new replies use an empty cache: KGQA_CACHE=FOLDER kgqa run …"
 _SEEDS = "repeats=N runs N times with other seeds. seed=0,1,2 with -m also samples other questions"
 _SYSTEM = "Add a block system to a copy of the prompt: kgqa new prompt METHOD/NAME"
+_LOG = "A run writes its log to log.jsonl in its folder. kgqa show RUN QUESTION --calls shows every call"
+_PRESET = "To save settings in a file, write conf/experiment/NAME.yaml and use experiment=NAME (docs/OWN_CODE.md)"
+_SWEEP = "sweep.name= names a sweep: kgqa run -m. To name one run: run_name=NAME"
+_BUDGET = "budget= limits a sweep: kgqa run -m. For one run at a server: engine.budget_usd=2 or engine.budget_tokens=N"
 _SHOTS = "The few-shot examples are keys of the method: kgqa run method=NAME --help"
 KEYS: dict[str, str] = {
     **dict.fromkeys(("exp_name", "name", "run_id", "tag", "tags"), _NAME),
     "continue": _RESUME, "resume": _RESUME,
     **dict.fromkeys(("cache", "force", "no_cache", "overwrite", "use_cache"), _AGAIN),
     "num_seeds": _SEEDS, "seeds": _SEEDS,
+    **dict.fromkeys(("debug", "log", "log_level", "quiet", "verbose"), _LOG),
+    **dict.fromkeys(("config", "config_file", "preset"), _PRESET),
+    "sweep": _SWEEP, "budget": _BUDGET,
     "system": _SYSTEM, "system_prompt": _SYSTEM,
     "few_shot": _SHOTS, "fewshot": _SHOTS, "n_shot": _SHOTS, "num_fewshot": _SHOTS, "shots": _SHOTS,
     "metric": _METRIC, "metrics": _METRIC,

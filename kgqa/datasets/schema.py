@@ -83,6 +83,8 @@ def parse_record(schema: type[R], record: Json, where: str) -> R:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "record"
         if first["type"] == "missing":
+            if not other and key in schema.model_fields:
+                hint = _describe_form(schema)
             raise DataError(f"{where}: no key {key!r}. {hint}") from None
         raise DataError(
             f"{where}: {key}={shorten(first['input'])}: {explain_problem(first)}. {hint}"
@@ -90,6 +92,15 @@ def parse_record(schema: type[R], record: Json, where: str) -> R:
     if own and other:  # all passages would be lost
         raise DataError(f"{where}: {hint}")
     return valid
+
+
+def _describe_form(schema: type[BaseModel]) -> str:
+    """Return which keys a record needs."""
+    names = [name for name, field in schema.model_fields.items() if field.is_required()]
+    if issubclass(schema, Gold):
+        names.append("answer")
+    needed = ", ".join(dict.fromkeys(names))
+    return f"A record needs {needed}. For a file of another form: kgqa new dataset NAME"
 
 
 def check_questions(questions: LocatedQuestions, file: Path) -> Iterator[Question | None]:

@@ -133,11 +133,48 @@ def test_long_values_and_folders_named_like_keys(
             "--dry-run: no such option of kgqa run. Write dry_run=true",
             id="run --dry-run",
         ),
+        pytest.param(
+            "run trace", "'trace': expected key=value. Did you mean method=trace?", id="run trace"
+        ),
+        pytest.param(
+            "data check musique", "Did you mean dataset=musique?", id="data check musique"
+        ),
+        pytest.param(
+            "run method=golden limit = 3",
+            "'limit': expected key=value without spaces: limit=VALUE",
+            id="run limit = 3",
+        ),
+        pytest.param(
+            "run limit= 3", "'3': expected key=value without spaces, e.g. method", id="run limit= 3"
+        ),
         pytest.param("run --seed=3", "Write seed=3", id="run --seed=3"),
         pytest.param("run --seed", "Write seed=VALUE", id="run --seed"),
         pytest.param("run --resume", "Every run resumes", id="run --resume"),
         pytest.param("run --nonsense", "Settings are written KEY=VALUE", id="run --nonsense"),
         pytest.param("compare a b --alpha 0.01", "Write alpha=0.01", id="compare --alpha"),
+        pytest.param(
+            "compare a b --metric f1",
+            "All metrics are measured and compared",
+            id="compare --metric",
+        ),
+        pytest.param(
+            "compare a b --bogus",
+            "Settings are written KEY=VALUE, such as scoring=VALUE",
+            id="compare --bogus",
+        ),
+        pytest.param(
+            "compare a, b",
+            "a,: no finished run matches. Separate names by spaces",
+            id="compare a, b",
+        ),
+        pytest.param(
+            "report a --open=x", "argument --open: this option has no value", id="--open=x"
+        ),
+        pytest.param(
+            "new metric f1",
+            "f1: kgqa has a metric of this name. Choose another",
+            id="new metric f1",
+        ),
         pytest.param(
             "compare a b metrics=f1",
             "metrics=f1: not a key of kgqa compare. All metrics are measured and compared",

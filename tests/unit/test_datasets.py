@@ -282,6 +282,15 @@ def test_invalid_record_is_rejected_with_its_line(
     assert re.match(f"{re.escape(str(file))}:2: {error}", refusal(musique(file)))
 
 
+def test_record_of_another_form_shows_the_needed_keys(tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_text('{"q": "Who?", "a": "Ann"}\n', encoding="utf-8")
+    needed = (
+        "A record needs id, question, answer. For a file of another form: kgqa new dataset NAME"
+    )
+    assert refusal(musique(file)) == f"{file}:1: no key 'id'. {needed}"
+
+
 def test_file_of_another_dataset_suggests_it(tmp_path: Path) -> None:
     message = refusal(hotpotqa(array(tmp_path, hotpotqa_record(type="inference", evidences=[]))))
     assert "record 1 (id 5a): type='inference'" in message

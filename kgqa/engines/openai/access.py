@@ -133,9 +133,10 @@ def find_key(variable: str, url: str, group: str = "engine") -> str | None:
     if not value.isascii() or not value.isprintable():
         raise ConfigError(f"${variable} contains characters that no key has. Set it again.")
     if not value and url == DEFAULT_URL:
+        server = "server" if group == "engine" else f"{group}.base_url"
         raise ConfigError(
             f"${variable} is not set, and {DEFAULT_URL} requires a key: "
-            f"export {variable}=…, or name your own server: {group}.base_url=URL (or ${URL_VARIABLE})"
+            f"export {variable}=…, or name your own server: {server}=URL (or ${URL_VARIABLE})"
         )
     if value and url != DEFAULT_URL:
         _name_receiver(variable, urlsplit(url).scheme, urlsplit(url).hostname or "")
