@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -19,7 +20,7 @@ from kgqa.config.targets import find_target, import_target
 from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.protocols import Dataset, Engine, Method, Need
 from kgqa.types import Json
-from kgqa.util.redaction import function_line
+from kgqa.util.redaction import function_line, hide_secret
 from kgqa.util.settings import declared_fields
 from kgqa.util.validators import explain_problem
 
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ABSENT = object()
-
 # fields of a group that another group's choice sets
 BUILT: Mapping[str, tuple[str, ...]] = {"engine": ("model",)}
+
 
 def method(node: Node, function: object = None) -> Method:
     """Build a method. function: the function or object of Python that it runs, see `methods.function`."""
@@ -193,7 +194,8 @@ def _check_names(
             other = (elsewhere or {}).get(name)
             if other == name or (other and hint.startswith("Choose")):
                 hint = f"Did you mean {other}={value}?"
-            raise ConfigError(f"{key}.{name}={value}: unknown key. {hint}")
+            shown = hide_secret(name, value)
+            raise ConfigError(f"{key}.{name}={shown}: unknown key. {hint}")
 
 
 def changing_settings(node: Mapping[str, Any], key: str, *, files: bool = False) -> dict[str, Json]:
@@ -272,8 +274,6 @@ def check_value(key: str, value: Any, expected: Any) -> Any:
         raise ConfigError(f"{key}{inner}={problem['input']}: {problem['ctx']['error']}") from error
 
 
-def _find_validator(expected: Any) -> TypeAdapter[Any]:
-    """Return the validator of a type."""
 def _hint_at_value(key: str, value: object, expected: Any) -> str:
     """Return a hint for a value of a wrong type: several values are a sweep, and null is often allowed."""
     if isinstance(value, list):
@@ -284,6 +284,8 @@ def _hint_at_value(key: str, value: object, expected: Any) -> str:
     return " or null" if type(None) in get_args(expected) else ""
 
 
+def _find_validator(expected: Any) -> TypeAdapter[Any]:
+    """Return the validator of a type."""
     try:
         # `int | float` equals `float | int` and converts a text differently, so the name is part of the key
         return _compile_validator(expected, str(expected))

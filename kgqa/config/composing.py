@@ -56,15 +56,16 @@ from kgqa.config.short_forms import SERVER, expand_short_forms, model_slug
 from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json
 from kgqa.util.places import conf_folders, package_conf, user_folder
+from kgqa.util.redaction import hide_secret, is_secret
 
 # groups and names of the user's components in Hydra's store
 _stored: set[tuple[str, str]] = set()
 # the configuration of a run. A config.yaml in an own conf/ belongs to another program
 RUN = "kgqa_run"
 NULL = ("null", "")  # values that choose nothing
-# keys of a dataset that are not for its class
 # what users write instead
 NO_CHOICE = ("none", "no", "false", "off")
+# keys of a dataset that are not for its class
 DATASET_KEYS = ("profile", "family")
 
 
@@ -307,11 +308,11 @@ def _hint_at_choice(group: str, name: str, choices: Collection[str]) -> str:
         return f"For a file in the form of MuSiQue: dataset=musique dataset.path={name}. {own}"
     if group == "dataset" and Path(name).is_dir():
         return f"For your own documents: dataset=folder dataset.path={name}"
-    if group in BASES.values() and name.endswith(".py"):
     if group == "dataset" and Path(name).suffix:
         return f"There is no such file. Name a file with dataset.path: dataset=musique dataset.path={name}"
     if group in OPTIONAL and name.casefold() in NO_CHOICE:
         return f"To choose none: {group}=null"
+    if group in BASES.values() and name.endswith(".py"):
         return f"Name the module in this folder without its suffix: {group}={Path(name).stem}"
     module = user_folder() / f"{name}.py"
     if group in BASES.values() and module.is_file():
@@ -354,7 +355,7 @@ def _check_run_keys(config: Mapping[str, Json], run_keys: Sequence[str], method:
     roots = {name.partition(".")[0] for name in run_keys} | set(group_names())
     for key, value in config.items():
         if key not in roots:
-            text = "" if isinstance(value, Mapping) else f"={value}"
+            text = "" if isinstance(value, Mapping) else f"={hide_secret(key, value)}"
             raise ConfigError(f"{key}{text}: unknown key. {_hint_at_key(key, config, roots)}")
     roles, role_keys = config["roles"], [name for name in run_keys if name.startswith("roles.")]
     if not isinstance(roles, Mapping):
@@ -370,6 +371,8 @@ def _check_run_keys(config: Mapping[str, Json], run_keys: Sequence[str], method:
 
 def _hint_at_key(key: str, config: Mapping[str, Json], roots: Collection[str]) -> str:
     """Return a hint for an unknown key: the same key of a component, another program's key, or the closest one."""
+    if is_secret(key) and key not in KEYS:
+        return f"{KEYS['api_key']}."
     if "__" in key:
         name = key.replace("__", ".")
         return f"Write {name}=VALUE, in Python **{{'{name}': VALUE}}."

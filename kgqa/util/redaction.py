@@ -72,6 +72,11 @@ def is_secret(variable: str) -> bool:
     return bool(_NAMES.search(name)) and not _PATHS.search(name)
 
 
+def hide_secret(name: str, value: object) -> object:
+    """Return a value for a message, or … if its name says that it is a key or a password."""
+    return "…" if is_secret(name) else value
+
+
 def secret_variables() -> Mapping[str, str]:
     """Return the environment variables that hold keys and passwords, without values as short as ordinary words."""
     return {
