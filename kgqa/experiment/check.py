@@ -100,7 +100,9 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
             f"warning: model={model} is a toy model for quick tests. Its scores on dataset={dataset} do not show "
             "how good a method is. Choose another model: model=NAME (see kgqa models), or server=URL."
         )
-    for text, _, _, value in map(parse_override, experiment.overrides):
+    for text, _, key, value in map(parse_override, experiment.overrides):
+        if f"{key}.".startswith(f"roles.{ROLE}.") and ROLE not in experiment.choices:
+            yield f"warning: {text} has no effect without a judge. Add judge=NAME, e.g. judge=three_way."
         group = override_group(text)
         if group in SEARCH_GROUPS and group not in experiment.choices and value != "null":
             yield f"warning: {text} has no effect: method={experiment.name('method')} uses no {group}."

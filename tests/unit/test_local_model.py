@@ -159,6 +159,14 @@ def test_missing_weights_name_the_models_that_are_here(here: dict[str, int]) -> 
             "warning: retriever.fields.title=2 has no effect",
             id="retriever setting",
         ),
+        pytest.param(
+            "method=golden dataset=demo roles.judge=gpt_4o_mini",
+            "warning: roles.judge=gpt_4o_mini has no effect without a judge. Add judge=NAME",
+            id="role of no judge",
+        ),
+        pytest.param(
+            "method=golden dataset=demo judge=three_way roles.judge=gpt_4o_mini", "", id="judge"
+        ),
         pytest.param("method=retrieve_read dataset=demo reranker=null", "", id="no warning"),
     ],
 )
