@@ -18,7 +18,7 @@ from kgqa.config.composing import compose
 from kgqa.config.overrides import override_values, parse_override
 from kgqa.errors import ConfigError
 from kgqa.experiment.calibration import sample_sheet
-from kgqa.experiment.compare import DIFFERENCE, compare_answers
+from kgqa.experiment.compare import DIFFERENCE, check_suffix, compare_answers
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.evaluate import (
     EvaluationRequest,
@@ -173,6 +173,8 @@ def compare(args: Namespace, terminal: Terminal) -> None:
     runs, flips = find_runs(args.positionals), None if args.all else FLIPS
     if len(runs) > MAX_RUNS:
         raise ConfigError(f"{len(runs)} runs: compare at most {MAX_RUNS} at once")
+    if args.out:
+        check_suffix(args.out)
     profile = values.get("scoring")
     comparison = compare_answers(
         runs,

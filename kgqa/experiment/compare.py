@@ -27,6 +27,8 @@ from kgqa.util.fs import json_text, replace_file
 from kgqa.util.text import pluralize
 
 DIFFERENCE = 2.0  # points
+# of files that a comparison is written to
+SUFFIXES = (".md", ".tex", ".json")
 # A to Z, then AA to ZZ
 LETTERS = (*ascii_uppercase, *map("".join, product(ascii_uppercase, repeat=2)))
 FOLLOWED = "Followed the evidence"
@@ -70,6 +72,7 @@ class Comparison:
 
     def write(self, file: Path) -> Path:
         """Write the comparison as Markdown, LaTeX or JSON, by the file's suffix. Raises ConfigError for another one."""
+        check_suffix(file)
         title, *notices = self.heading.split("\n")
         table = self.table
         match file.suffix:
@@ -80,7 +83,7 @@ class Comparison:
                 text = table.latex()
                 if followed:
                     text += latex(title, [_name_pairs(each, table.names) for each in followed])
-            case ".json":
+            case _:
                 rows = [
                     {
                         **row,
@@ -98,12 +101,16 @@ class Comparison:
                         "differences": rows,
                     }
                 )
-            case _:
-                raise ConfigError(f"--out {file}: choose a name that ends in .md, .tex or .json")
         return replace_file(file, text)
 
     def _repr_html_(self) -> str:
         return notebook_html(self.heading, self.sections)
+
+
+def check_suffix(file: Path) -> None:
+    """Raise a ConfigError for a file that a comparison cannot be written to."""
+    if file.suffix not in SUFFIXES:
+        raise ConfigError(f"--out {file}: choose a name that ends in .md, .tex or .json")
 
 
 def compare_answers(

@@ -156,6 +156,13 @@ def test_wrong_test_is_rejected(kgqa: Kgqa, words: str, message: str) -> None:
 
 
 @pytest.mark.usefixtures("two_runs")
+def test_wrong_suffix_is_found_before_comparing(kgqa: Kgqa) -> None:
+    ran = kgqa("compare", *METHODS, "--out", "c.txt")
+    refused(ran, "--out c.txt: choose a name that ends in .md, .tex or .json")
+    assert ran.out == ""
+
+
+@pytest.mark.usefixtures("two_runs")
 def test_rows_are_chosen_named_and_have_costs(kgqa: Kgqa) -> None:
     keys = ("rows=no_context:Without passages,golden", "metrics=em,calls", "intervals=true")
     ran = kgqa("report", *METHODS, "--table", "paper", "--format", "md", *keys, "--out", "t.md")
