@@ -27,16 +27,19 @@ def find_user_parts(config: Config) -> Own | None:
 def hash_user_code(config: Config) -> dict[str, str]:
     """Return the sha256 of what is outside kgqa and this configuration or its scores can use.
 
-    These are modules, the files that they name, and templates.
+    These are modules, the files that they name, templates, and the files of metrics.
     """
     targets = {
         value for key, value in flatten(config).items() if key.rpartition(".")[2] == "_target_"
     }
-    targets |= {metric.target for metric in list_own_metrics().values()}
+    metrics = list_own_metrics().values()
+    targets |= {metric.target for metric in metrics}
     code = {file for target in targets for file in _code_files(str(target))}
     code |= {file for target in targets for file in _data_files(str(target))}
     templates = set(prompt_folders()[0].rglob("*.j2"))
-    return {_display_path(file): sha256(file) for file in sorted(code | templates)}
+    # another metric can be a function of the same module
+    files = code | templates | {metric.file for metric in metrics}
+    return {_display_path(file): sha256(file) for file in sorted(files)}
 
 
 def _code_files(path: str) -> list[Path]:

@@ -221,6 +221,17 @@ def test_new_metric_is_scored_without_new_calls(kgqa: Run, tmp_path: Path) -> No
     assert "already complete" in kgqa(line)
 
 
+def test_second_metric_of_a_module_is_scored(kgqa: Run, tmp_path: Path) -> None:
+    line = "run method=golden dataset=demo engine=scripted limit=3"
+    (tmp_path / "mine.py").write_text("def one(question, answer):\n    return 1.0\n")
+    (tmp_path / "conf" / "metric").mkdir(parents=True)
+    for name in ("first", "second"):
+        (tmp_path / "conf" / "metric" / f"{name}.yaml").write_text("_target_: mine.one\n")
+        folder = tmp_path / kgqa(line).splitlines()[-1]
+        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        assert name in metrics["scores"]
+
+
 @pytest.mark.parametrize(
     ("code", "message"),
     [
