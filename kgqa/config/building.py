@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ABSENT = object()
+# kinds of parameters that are no settings
+VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # fields of a group that another group's choice sets
 BUILT: Mapping[str, tuple[str, ...]] = {"engine": ("model",)}
 
@@ -157,7 +159,8 @@ def check_node(
 def _check_missing(target: Callable[..., Json], given: Collection[str]) -> None:
     """Raise a ConfigError if a field without a default has no value."""
     for name, parameter in inspect.signature(target).parameters.items():
-        if parameter.default is parameter.empty and name not in given:
+        is_variable = parameter.kind in VARIABLE
+        if parameter.default is parameter.empty and name not in given and not is_variable:
             owner = f"{target.__module__}.{target.__qualname__}"
             raise ConfigError(
                 f"no value for {name!r}, a field of {owner}. Add the line {name}: VALUE"
@@ -218,6 +221,7 @@ def _import_node(
     """Return the class of a node and the types of its parameters."""
     path = str(node.get("_target_", ""))
     target = import_target(path, key)
+    _refuse_plain_class(target)
     try:
         return target, _read_parameter_types(target)
     except (NameError, TypeError, ValueError) as error:
@@ -225,10 +229,28 @@ def _import_node(
         raise ConfigError(f"{key}._target_={path}: cannot be built: {error}") from error
 
 
+def _refuse_plain_class(target: Callable[..., Json]) -> None:
+    """Raise a ConfigError for a class with fields that is no dataclass, so that they are no settings."""
+    if not isinstance(target, type) or "__init__" in vars(target):
+        return
+    annotations = get_annotations(target)
+    fields = [name for name in annotations if "ClassVar" not in str(annotations[name])]
+    if fields:
+        raise ConfigError(
+            f"{target.__module__}.{target.__qualname__} has the settings {', '.join(fields)}, but is no dataclass. "
+            "Write @dataclass(frozen=True) before the class"
+        )
+
+
 @cache
 def _read_parameter_types(target: Callable[..., Json]) -> Mapping[str, Any]:
     hints = get_type_hints(target, include_extras=True)
-    return {name: hints.get(name, Any) for name in inspect.signature(target).parameters}
+    parameters = inspect.signature(target).parameters
+    return {
+        name: hints.get(name, Any)
+        for name, parameter in parameters.items()
+        if parameter.kind not in VARIABLE
+    }
 
 
 def read_keys(kind: type[T], overrides: Iterable[str], prefix: str = "") -> T:

@@ -261,7 +261,11 @@ def explain_yaml(error: YAMLError) -> str:
     if mark is not None:
         file = Path(mark.name)
         name = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
-        return f"{name}:{mark.line + 1}: {getattr(error, 'problem', error)}"
+        problem = str(getattr(error, "problem", error))
+        # a tab, mostly
+        is_tab = "cannot start any token" in problem
+        hint = ". Indent with spaces instead of tabs, or quote the value" if is_tab else ""
+        return f"{name}:{mark.line + 1}: {problem}{hint}"
     return f"{getattr(error, 'name', '')}: {getattr(error, 'reason', error)}".lstrip(": ")
 
 

@@ -62,7 +62,7 @@ from kgqa.scoring.retrieval import (
     summarise_retrieval,
 )
 from kgqa.scoring.summary import summarise
-from kgqa.types import Answer, Question, Triple
+from kgqa.types import Answer, Completion, Question, Triple
 from kgqa.util.fs import jsonl_text
 from kgqa.util.jsonio import decode_stored
 from kgqa.util.redaction import function_line
@@ -325,10 +325,11 @@ def _check_answer(method: Method, result: object) -> Answer | Exception:
         return result
     line = function_line(method.answer)
     if not (isinstance(result, Answer) and isinstance(result.text, str)):
-        got = (
-            f"Answer(text={result.text!r})" if isinstance(result, Answer) else type(result).__name__
-        )
-        return TypeError(f"{line}: answer must return Answer(text: str, …), not {got}")
+        got, remedy = type(result).__name__, ""
+        if isinstance(result, Answer):
+            got = f"Answer(text={result.text!r:.40})"
+            remedy = ". Use the text of the reply: reply.text" * isinstance(result.text, Completion)
+        return TypeError(f"{line}: answer must return Answer(text: str, …), not {got}{remedy}")
     try:
         validate(
             _AnswerFields, {name: getattr(result, name) for name in _AnswerFields.model_fields}

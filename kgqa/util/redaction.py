@@ -167,7 +167,9 @@ def _show_file(file: str) -> str:
 
 
 def _hint_at_await(error: BaseException) -> str:
-    """Return a hint if a call was used like its reply."""
+    """Return a hint if a call was used like its reply, or something else than a call was awaited."""
+    if isinstance(error, RuntimeError) and str(error) == "no running event loop":
+        return ". A method can await only the calls of kgqa.calls"
     named = (
         re.search(r"'?(\w+)'? object", str(error))
         if isinstance(error, (TypeError, AttributeError))

@@ -168,6 +168,11 @@ def test_first_failure_of_each_kind_shows_own_lines(kgqa: Run, tmp_path: Path) -
         ("        text = reply", "        await Generate('Who?', 5)\n        text = reply",
          "await Generate('Who?'",
          "TypeError: prompt must be a Prompt, such as kgqa.prompting.render returns, not str ({})"),
+        ("        text = reply", "        return Answer(reply)\n        text = reply", "async def answer",
+         "not Answer(text=Completion(text="),
+        ("        text = reply", "        import asyncio\n        await asyncio.sleep(1)\n        text = reply",
+         "await asyncio.sleep",
+         "RuntimeError: no running event loop ({}). A method can await only the calls of kgqa.calls"),
         ('{"model", "pool"}', '{"modal", "pool"}', "",
          "method._target_=mine.Mine: uses contains 'modal'. Did you mean"),
         ('frozenset({"model", "pool"})', '"model"', "", "method._target_=mine.Mine: uses='model' is no set"),
@@ -177,7 +182,7 @@ def test_first_failure_of_each_kind_shows_own_lines(kgqa: Run, tmp_path: Path) -
     ids=[
         "returns-str", "returns-no-text", "no-pool", "no-model", "endless-loop", "exits", "notes", "notes-of-chains",
         "notes-in-list", "evidence",
-        "figures", "prompt", "unknown-need", "needs-no-set", "exits-at-import",
+        "figures", "prompt", "reply", "asyncio", "unknown-need", "needs-no-set", "exits-at-import",
     ],
 )  # fmt: skip
 def test_defect_of_a_method_names_its_line(

@@ -118,6 +118,24 @@ def test_error_of_an_own_module_is_one_line(name: str, text: str, message: str) 
 
 
 @pytest.mark.parametrize(
+    ("name", "words"),
+    [("plain_default", ""), ("plain_set", "method.depth=4")],
+    ids=["default", "set"],
+)
+def test_settings_of_a_plain_class_are_an_error(name: str, words: str) -> None:
+    own_method(name, MINE.replace("@dataclass(frozen=True)\n", ""))
+    with pytest.raises(ConfigError, match=rf"{name}\.Mine has the settings depth, but is no data"):
+        parts.method(compose([f"method={name}", *words.split()])["method"])
+
+
+def test_class_without_settings_needs_no_dataclass() -> None:
+    text = MINE.replace("@dataclass(frozen=True)\n", "").replace("    depth: int\n", "")
+    write("bare_class.py", text)
+    write("conf/method/bare_class.yaml", "_target_: bare_class.Mine\n")
+    assert parts.method(compose(["method=bare_class"])["method"]).uses == frozenset()
+
+
+@pytest.mark.parametrize(
     "field", ["model: object", "model: object = None", ""], ids=["needed", "default", "none"]
 )
 def test_engine_file_needs_only_its_class(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
