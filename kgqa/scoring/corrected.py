@@ -237,9 +237,10 @@ def _ratio(count: int, total: int, otherwise: float) -> float:
 
 def _beta_interval(posterior: _Share) -> tuple[float, float]:
     """Return the 95 % interval in percent of a beta distribution with this mean and variance."""
-    from scipy.stats import beta
+    # scipy.stats needs twice as long to import, and 20 times as long for the same quantiles
+    from scipy.special import betaincinv
 
     size = posterior.mean * (1 - posterior.mean) / posterior.variance - 1
     first, second = posterior.mean * size, (1 - posterior.mean) * size
-    low, high = beta.ppf([0.025, 0.975], first, second)
+    low, high = betaincinv(first, second, [0.025, 0.975])
     return 100 * float(low), 100 * float(high)
