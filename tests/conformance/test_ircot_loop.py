@@ -44,26 +44,34 @@ def places(family: str) -> Mapping[str, int]:
 
 
 @cache
-def bm25(family: str) -> tuple[list[Counter[str]], list[float], dict[str, float]]:
+def bm25(family: str) -> tuple[list[Counter[str]], list[float], dict[str, list[int]]]:
     """Index for what both programs were given in place of Elasticsearch: k1 1.2, b 0.75, title and text."""
     texts = [
         Counter(re.findall(r"\w+", f"{p.title} {p.text}".lower())) for p in load_corpus(family)
     ]
     lengths = [sum(text.values()) for text in texts]
-    frequency = Counter(word for text in texts for word in text)
-    idf = {word: math.log(1 + (len(texts) - n + 0.5) / (n + 0.5)) for word, n in frequency.items()}
+    postings: dict[str, list[int]] = {}
+    for place, text in enumerate(texts):
+        for word in text:
+            postings.setdefault(word, []).append(place)
     mean = sum(lengths) / len(lengths)
-    return texts, [1.2 * (0.25 + 0.75 * length / mean) for length in lengths], idf
+    return texts, [1.2 * (0.25 + 0.75 * length / mean) for length in lengths], postings
 
 
 @cache
 def search(family: str, query: str, k: int) -> tuple[Passage, ...]:
-    texts, norms, idf = bm25(family)
-    words = [word for word in re.findall(r"\w+", query.lower()) if word in idf]
+    texts, norms, postings = bm25(family)
+    words = [word for word in re.findall(r"\w+", query.lower()) if word in postings]
+    idf = {
+        word: math.log(1 + (len(texts) - len(postings[word]) + 0.5) / (len(postings[word]) + 0.5))
+        for word in words
+    }
     scores = {
-        place: sum(idf[word] * text[word] * 2.2 / (text[word] + norms[place]) for word in words)
-        for place, text in enumerate(texts)
-        if any(word in text for word in words)
+        place: sum(
+            idf[word] * texts[place][word] * 2.2 / (texts[place][word] + norms[place])
+            for word in words
+        )
+        for place in {place for word in words for place in postings[word]}
     }
     corpus = load_corpus(family)
     return tuple(
