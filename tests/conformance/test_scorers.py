@@ -34,7 +34,11 @@ def measure(scorer: str) -> Callable[[str, Sequence[Sequence[str]]], list[float 
 
     def values(answer: str, golds: Sequence[Sequence[str]]) -> list[float | None]:
         texts = [write_golds(gold) for gold in golds]
-        scores = {**score(answer, texts, profile), "contained": containment(answer, texts, profile)}
+        scores: dict[str, float | None] = {}
+        if names != ("contained",):
+            scores |= score(answer, texts, profile)
+        if "contained" in names:
+            scores["contained"] = containment(answer, texts, profile)
         return [scores[name] for name in names]
 
     return values
