@@ -1,6 +1,7 @@
 """The 1,597 released transcripts of R1-Searcher, repeated by our agent with their replies and passages.
 
-Once in this process, and once at a stand-in for a chat server that cannot continue a reply.
+Once in this process, and once at a stand-in for a chat server that cannot continue a reply. There, and in
+tests/serve, are a third of the transcripts. KGQA_FUZZ=1 sends all of them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import cache, partial
 from http.server import BaseHTTPRequestHandler
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from tests.engines.asking import ask
 from tests.http_server import serve_json
 
 FOLDER = Path(os.environ.get("KGQA_DATA", "")) / "field" / "search_agent_transcripts"
+STEP = 1 if os.environ.get("KGQA_FUZZ") else 3
 DOCUMENTS = re.compile(r"<\|begin_of_documents\|>\n(.*?)<\|end_of_documents\|>", re.DOTALL)
 DOCUMENT = re.compile(r"\(\d+\)(.*?)\n(?=\(\d+\)|\Z)", re.DOTALL)
 QUERY = re.compile(
@@ -85,7 +88,7 @@ def test_transcripts_are_repeated_at_a_chat_server(
     agent: SearchAgent = replace(
         build(compose(chat)["method"], "method"), passage=form, scope="own"
     )
-    rows = list(_read_rows(f"r1searcher_{name}.jsonl.gz"))
+    rows = list(read_some_rows(f"r1searcher_{name}.jsonl.gz"))
     transcripts = {row["question"]: row["gen_text_store"] for row in rows}
     with serve_json(partial(_continue, transcripts), {}) as address:
         settings = compose(["engine=openai"])["engine"] | {
@@ -97,7 +100,7 @@ def test_transcripts_are_repeated_at_a_chat_server(
                 question, results = _question(row, separator)
                 answer = drive(agent.answer(question), partial(_reply, engine, iter(results)))
                 _check_answer(row, answer, len(results))
-    assert len(rows) == count
+    assert len(rows) == -(-count // STEP)
 
 
 def _continue(
@@ -188,6 +191,11 @@ def _model() -> Model:
     model = build(compose(["engine=scripted"])["model"], "model")
     assert isinstance(model, Model)
     return model
+
+
+def read_some_rows(name: str) -> Iterator[dict[str, Any]]:
+    """Yield every third transcript, because 4,000 requests take a minute."""
+    return islice(_read_rows(name), 0, None, STEP)
 
 
 def _read_rows(name: str) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The 1,597 released transcripts of R1-Searcher, repeated by the same agent outside of kgqa, over HTTP."""
+"""Released transcripts of R1-Searcher, repeated by the same agent outside of kgqa, over HTTP."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_transcripts_are_repeated_over_http(
     try:
         address = f"{server.open()}/s/{session.token}"
         with requests.Session() as client:
-            for row in released._read_rows(f"r1searcher_{name}.jsonl.gz"):
+            for row in released.read_some_rows(f"r1searcher_{name}.jsonl.gz"):
                 question, results = released._question(row, separator)
                 prompt = agent.continue_prompt(question, "", ()).messages[0].content
                 replay.engine = released._engine(
@@ -90,4 +90,4 @@ def test_transcripts_are_repeated_over_http(
                 repeated += 1
     finally:
         server.close()
-    assert repeated == count
+    assert repeated == -(-count // released.STEP)
