@@ -96,7 +96,8 @@ resolve: $(DONE)-test ## check that one environment can hold all extras of a nod
 	@echo "→ one environment: $$(grep -E '^(vllm|torch|transformers|faiss-gpu|trl|sentence-transformers)==' $(VENV)/node.txt | xargs)"
 
 unit: $(DONE)-test ## the tests that need no weights and start no processes
-	@$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/golden tests/conformance
+	@# one worker per core, because they wait for nothing
+	@$(BIN)/python -m pytest $(PARALLEL) -n $$(getconf _NPROCESSORS_ONLN) tests/unit tests/golden tests/conformance
 
 check: $(DONE)-test ## ruff, mypy --strict, import-linter, architecture tests, style, docs
 	@echo "→ ruff" && $(BIN)/ruff check && $(BIN)/ruff format --check
