@@ -135,6 +135,9 @@ INSTEAD = (
     (r"only='GPT3\*,HotpotQA'", "only='GPT3? ZeroR QA? Direct,HotpotQA'"),
     (r"graph\.keywords=0,1,2,3,5,8", "graph.keywords=0,8"),
     (r"(-m method=)trace,ircot,knowtrace( dataset=musique,hotpotqa server=)", r"\1ircot\2"),
+    (r"(-m method=)trace,ircot,knowtrace( dataset=musique,hotpotqa model=)", r"\1ircot,knowtrace\2"),
+    (r"(kgqa tune .*method\.beam=5),7,10 method\.candidates=15,20", r"\1,10 method.candidates=20"),
+    (r"(kgqa tune .*method\.passages_per_step=2),4,6,8", r"\1,8"),
     (r"^((?:export )?(?:AZURE_)?OPENAI_API_KEY)=…", r"\1=none"), (r"n_trials=20", "n_trials=2"),
     (r"train\.examples=64", "train.examples=2"), (r"sample=\d+", "sample=1"), (r"\blimit=\d{2,}", "limit=2"),
     # the stand-in for 2Wiki has no evidences
