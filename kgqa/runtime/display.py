@@ -78,8 +78,7 @@ class Stage:
     def parts(self) -> list[str]:
         """Return the parts of `describe`, the most important first."""
         left = self.seconds_left()
-        elapsed = f"started {duration(time.monotonic() - self.started)} ago"
-        time_left = elapsed if left is None else f"{duration(left)} left"
+        time_left = self._elapsed() if left is None else f"{duration(left)} left"
         ended = f"{self.ended:,}" if self.count is None else f"{self.ended:,}/{self.count:,}"
         return [ended, *self._failures(), time_left, *self._rates(), *self._rankings()]
 
@@ -88,10 +87,10 @@ class Stage:
         return f"{self.title} {' · '.join(self.parts())}"
 
     def describe_wait(self, waits: str) -> str:
-        """Return the end of a line while kgqa waits: the counts that still move, and the causes."""
+        """Return the end of a line while kgqa waits: the counts that still move or else the time, and the causes."""
         calls = total(list(self.ledger.method.values())).calls
-        counts = [pluralize(calls, "call")] if calls else []
-        return " · ".join([self.parts()[0], *counts, *self._rankings(), f"waiting: {waits}"])
+        counts = [*([pluralize(calls, "call")] if calls else []), *self._rankings()]
+        return " · ".join([self.parts()[0], *(counts or [self._elapsed()]), f"waiting: {waits}"])
 
     def summary(self) -> str:
         """Return a line about a finished stage."""
@@ -100,6 +99,9 @@ class Stage:
 
     def _failures(self) -> list[str]:
         return [f"{self.failed:,} failed"] if self.failed else []
+
+    def _elapsed(self) -> str:
+        return f"started {duration(time.monotonic() - self.started)} ago"
 
     def _rankings(self) -> list[str]:
         texts = self.ledger.ranked_texts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import subprocess
 import sys
 import time
@@ -192,6 +193,7 @@ def test_stage_shows_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wait_is_shown_with_what_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kgqa.runtime.display.time.monotonic", lambda: 1_030.0)
     stage = Stage("questions", 36, started=1_000)
+    assert stage.describe_wait("a lock") == "0/36 · started 30 s ago · waiting: a lock"
     rank = Rank("Who?", ("a", "b"), "ranker")
     stage.ledger.add(CallRecord((0,), rank, (0.1, 0.2), cached=False))
     assert stage.describe() == "questions 0/36 · started 30 s ago · 2 texts ranked"
@@ -214,7 +216,7 @@ def test_only_the_inner_stage_shows_waits(monkeypatch: pytest.MonkeyPatch) -> No
             while not output.getvalue() and time.monotonic() < deadline:
                 time.sleep(0.01)
     assert not cells.has_inner
-    assert output.getvalue() == "questions 0/36 · waiting: a lock\n"
+    assert re.fullmatch(r"questions 0/36 · started .* ago · waiting: a lock\n", output.getvalue())
 
 
 def test_bar_of_the_outer_stage_shows_no_wait() -> None:
