@@ -31,6 +31,7 @@ def edit_config(folder: Path, **nodes: Any) -> None:
 
 def test_run_folder_cannot_call_a_function(kgqa: Kgqa) -> None:
     folder = answered(kgqa, "a", "judge=three_way")
+    other = str(answered(kgqa, "b"))
     config = (folder / "config.yaml").read_text(encoding="utf-8")
     Path("mine.py").write_text(
         "import pathlib\npathlib.Path('written.txt').touch()\n", encoding="utf-8"
@@ -45,7 +46,7 @@ def test_run_folder_cannot_call_a_function(kgqa: Kgqa) -> None:
     target = WRITES["_target_"]
     for words, group in [
         (("evaluate", "RUN", "judge=kgp", *JUDGED_BY), "dataset"),
-        (("compare", "RUN", "RUN"), "engine"),
+        (("compare", "RUN", other), "engine"),
         (("evaluate", "--calibrate", "RUN"), "method"),
         (("cache", "export", "calls.jsonl.zst", "--run", "RUN"), "model"),
         *((("evaluate", "RUN"), group) for group in ("dataset", "engine", "method", "model", "kg")),
