@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +18,7 @@ from kgqa.config.composing import expand_grid, parse_axes
 from kgqa.config.files import Config
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.composing import compose_experiment
+from kgqa.experiment.experiment import Experiment
 from kgqa.report.columns import (
     Measured,
     columns,
@@ -126,7 +128,7 @@ def test_words_of_names_are_explained(name: str, word: str) -> None:
 
 
 def cell(number: int, **config: Any) -> Cell:
-    return freeze(number, f"cell {number}", replace(BASE, config=config))
+    return freeze(number, f"cell {number}", replace(plain_experiment(), config=config))
 
 
 def test_budgets_are_paid_and_dollars_need_prices() -> None:
@@ -275,15 +277,19 @@ def test_shared_places_have_no_mark(values: tuple[float, ...], marks: list[str])
     assert [entry.mark for entry in entries] == marks
 
 
-BASE = compose_experiment(["method=golden", "dataset=demo", "engine=scripted"])
+@cache
+def plain_experiment() -> Experiment:
+    return compose_experiment(["method=golden", "dataset=demo", "engine=scripted"])
+
+
+@cache
+def frozen_cell(number: int, seed: int) -> Cell:
+    config = {**plain_experiment().config, "seed": seed}
+    return freeze(number, f"seed={seed}", replace(plain_experiment(), config=config))
 
 
 def frozen_cells(*seeds: int) -> list[Cell]:
-    configs = [{**BASE.config, "seed": seed} for seed in seeds]
-    return [
-        freeze(n, f"seed={each['seed']}", replace(BASE, config=each))
-        for n, each in enumerate(configs)
-    ]
+    return [frozen_cell(number, seed).model_copy() for number, seed in enumerate(seeds)]
 
 
 def sweep_in(path: Path, search: str | None = None) -> Sweep:
