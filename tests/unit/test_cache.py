@@ -412,15 +412,29 @@ TestSharedCache.settings = settings(
 )
 
 
+def limit_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read values up to 1,000 characters. 140 MB, which the real limit needs, take seconds."""
+    for module in (store, maintenance):
+        monkeypatch.setattr(module, "VALUE", VALUE.replace(str(MOST_BYTES), "1000"))
+
+
+def test_value_longer_than_any_reply_is_damaged(
+    cache: CallCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.put([("long", {"text": "x" * 2000})])
+    assert check(cache.path.parent) == (1, 0)
+    limit_values(monkeypatch)
+    assert check(cache.path.parent) == (1, 1)
+    assert cache.get("long") is None
+
+
 @pytest.mark.parametrize(
     "value", ["NULL", "zeroblob(2000)", "hex(zeroblob(1000))"], ids=["null", "blob", "text"]
 )
 def test_statistics_count_a_row_without_a_reply(
     cache: CallCache, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # 140 MB, which the real limit needs, take seconds
-    for module in (store, maintenance):
-        monkeypatch.setattr(module, "VALUE", VALUE.replace(str(MOST_BYTES), "1000"))
+    limit_values(monkeypatch)
     cache.put([("sound", {"text": "Paris"}), ("damaged", {"text": "Rome"})], Origin("mine"))
     with cache._database.writing() as connection:
         connection.execute(f"UPDATE calls SET value = {value} WHERE key = 'damaged'")
