@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,16 @@ def kgqa(
         return Ran(code, captured.out, captured.err)
 
     return run
+
+
+def run_in(folder: Path, *arguments: str) -> Ran:
+    """Run one command line in a folder. Fixtures of a module use it for runs that tests only look at."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(folder)
+        patch.delenv("KGQA_CACHE", raising=False)
+        code = main(arguments)
+    return Ran(code, out.getvalue(), err.getvalue())
 
 
 def refused(ran: Ran, message: str) -> None:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.conftest import QUICK, Kgqa
+from tests.e2e.conftest import QUICK, Ran, run_in
+
+GOLDEN = ("method=golden", "limit=2", *QUICK)
 
 
-@pytest.fixture
-def two_models(kgqa: Kgqa) -> str:
+@pytest.fixture(scope="module")
+def two_models(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("models")
     for model in ("smollm2_135m", "qwen2_5_coder_1_5b"):
-        assert kgqa("run", "method=golden", "limit=2", f"model={model}", *QUICK).code == 0
-    return kgqa("runs").out
+        assert run_in(folder, "run", *GOLDEN, f"model={model}").code == 0
+    return run_in(folder, "runs").out
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return run_in(tmp_path_factory.mktemp("repeats"), "run", "-m", *GOLDEN, "repeats=2")
 
 
 @pytest.mark.parametrize("model", ["smollm2_135m", "qwen2_5_coder_1_5b"])
@@ -35,6 +43,5 @@ def test_facts_about_models_are_no_difference(two_models: str, key: str) -> None
     ],
     ids=["name", "note", "interval", "legend", "warning"],
 )
-def test_table_of_repeats_explains_itself(kgqa: Kgqa, text: str) -> None:
-    ran = kgqa("run", "-m", "method=golden", "limit=2", "repeats=2", *QUICK)
-    assert text in f"{ran.out}{ran.err}"
+def test_table_of_repeats_explains_itself(sweep: Ran, text: str) -> None:
+    assert text in f"{sweep.out}{sweep.err}"
