@@ -109,7 +109,7 @@ def test_repeats_are_one_row_with_their_spread(kgqa: Kgqa) -> None:
     rows = (ran.folder / "table.md").read_text()
     assert table.code == 0
     assert "means of 3 runs" in rows
-    assert rows.count("| retrieve_read |") == 1
+    assert rows.count("| Retrieve and read |") == 1
     refused(kgqa("compare", "mine"), "repeats are not compared with each other")
 
 
@@ -121,7 +121,7 @@ def test_paper_rows_differ_by_method_settings(kgqa: Kgqa, repeats: Sequence[str]
     assert table.code == 0
     lines = (ran.folder / "table.csv").read_text().splitlines()[1:]
     names = {line.partition(",")[0] for line in lines}
-    assert names == {"retrieve_read · passages 1", "retrieve_read · passages 2"}
+    assert names == {"Retrieve and read · passages 1", "Retrieve and read · passages 2"}
 
 
 def test_sampled_repeats_have_pass_at_k(kgqa: Kgqa) -> None:
