@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -63,6 +64,10 @@ _stored: set[tuple[str, str]] = set()
 # the configuration of a run. A config.yaml in an own conf/ belongs to another program
 RUN = "kgqa_run"
 NULL = ("null", "")  # values that choose nothing
+# of Hydra: a file names another file that does not exist
+MISSING_DEFAULT = re.compile(
+    r"In '(?P<group>\w+)/(?P<file>\w+)': Could not load '(?P=group)/(?P<name>\w+)'"
+)
 # what users write instead
 NO_CHOICE = ("none", "no", "false", "off")
 # keys of a dataset that are not for its class
@@ -123,9 +128,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
         AssertionError,
         ValueError,
     ) as error:  # Hydra asserts its grammar
-        first, *more = str(error).strip().splitlines() or [type(error).__name__]
-        reason = more[0] if first.endswith("raised while composing config:") and more else first
-        raise ConfigError(f"{' '.join(overrides)}: {reason}") from error
+        raise _explain_hydra(error, overrides) from error
     except YAMLError as error:
         raise ConfigError(explain_yaml(error)) from error
     except RecursionError as error:
@@ -149,6 +152,17 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
     if choices["model"] == UNNAMED:
         choices["model"] = model_slug(str(resolved["model"]["name"]))
     return {**resolved, "choices": choices}
+
+
+def _explain_hydra(error: Exception, overrides: Sequence[str]) -> ConfigError:
+    """Return an error of Hydra in one line. A file that names a missing one is named."""
+    first, *more = str(error).strip().splitlines() or [type(error).__name__]
+    reason = more[0] if first.endswith("raised while composing config:") and more else first
+    if missing := MISSING_DEFAULT.search(reason):
+        group, file, name = missing.groups()
+        hint = nearest(name, config_files(group))
+        return ConfigError(f"{config_file(group, file)}: defaults: no such {group}: {name}. {hint}")
+    return ConfigError(f"{' '.join(overrides)}: {reason}")
 
 
 def _check_override(override: str) -> None:

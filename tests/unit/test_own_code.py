@@ -128,6 +128,12 @@ def test_settings_of_a_plain_class_are_an_error(name: str, words: str) -> None:
         parts.method(compose([f"method={name}", *words.split()])["method"])
 
 
+def test_missing_default_of_a_file_is_named() -> None:
+    write("conf/method/variant.yaml", "defaults: [ircto, _self_]\n")
+    message = "conf/method/variant.yaml: defaults: no such method: ircto. Did you mean ircot?"
+    assert message in refusal(lambda: compose(["method=variant"]))
+
+
 def test_class_without_settings_needs_no_dataclass() -> None:
     text = MINE.replace("@dataclass(frozen=True)\n", "").replace("    depth: int\n", "")
     write("bare_class.py", text)
