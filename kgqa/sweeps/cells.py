@@ -104,7 +104,8 @@ def check_metric(key: str, metric: str) -> None:
     """Raise ConfigError if there is no such score."""
     scores = [name for name, score in METRICS.items() if not score.lower_is_better]
     if metric not in (*scores, "judge") and not re.fullmatch(r"recall@[1-9]\d*", metric):
-        raise ConfigError(f"{key}={metric}: choose from {', '.join(scores)}, judge, recall@K")
+        problem = f"{key}={metric}" if metric else f"{key}= is missing"
+        raise ConfigError(f"{problem}: choose from {', '.join(scores)}, judge, recall@K")
 
 
 def place_cells(cells: Sequence[Cell]) -> None:

@@ -101,6 +101,7 @@ WRONG_WITHOUT_WEIGHTS = [
     ("run -m sweep.nme=x", "sweep.nme=x: unknown key. Did you mean sweep.name?"),
     ("run -m sweep.metric=f1", "only hydra/sweeper=optuna maximizes a score"),
     (TUNE + "tune.metric=ff tune.dev=2", "tune.metric=ff: choose from em, f1"),
+    (TUNE, "tune.metric= is missing: choose from em, f1"),
     (TUNE + "tune.metric=f1", "tune.dev: set the number of dev questions"),
     ("tune method=ircot method.scope=own tune.metric=f1 tune.dev=2", "no values to choose from"),
     (TUNE + "tune.metric=f1 tune.dev=5000", "tune.dev=5000: only"),

@@ -131,7 +131,7 @@ def test_optuna_proposes_cells_and_resumes(kgqa: Kgqa) -> None:
     ("words", "message"),
     [
         ("seed=1,2 sweep.metric=f1", "hydra.sweeper.n_trials=: must be an integer"),
-        ("seed=1,2 hydra.sweeper.n_trials=2", "sweep.metric=: choose from"),
+        ("seed=1,2 hydra.sweeper.n_trials=2", "sweep.metric= is missing: choose from"),
         ("hydra.sweeper.n_trials=2 sweep.metric=f1", "no values to search"),
         ("seed=1,2 hydra.sweeper.n=3", "not a key of hydra/sweeper=optuna"),
         (
