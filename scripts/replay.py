@@ -61,7 +61,7 @@ EXAMPLES = f"knowtrace_explore.jsonl,knowtrace_explore_yes_no.jsonl,{ALTERNATING
 CPU_GROUPS = {
     "cpu_reading": f"method=all_documents dataset.perturb=null,remove_gold {CPU}",
     "cpu_knowtrace": f"method=knowtrace method.exploration_few_shot.path={EXAMPLES} {CPU}",
-    "cpu_safe": f"method=safe method.feedback=none {CPU}",
+    "cpu_safe": f"method=safe method.feedback=none,self {CPU}",
 }
 
 
