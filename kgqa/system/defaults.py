@@ -140,7 +140,11 @@ def _choose_served(served: ServedModels, config: Config, *, is_model_named: bool
     if not known_names:
         variable = config["engine"]["api_key_env"]
         reason = f": {served.rejection.rstrip('.')}" if served.rejection else ""
-        if os.environ.get(variable):
+        has_key = bool(os.environ.get(variable))
+        if served.rejection.startswith("401"):
+            # every request needs a valid key, so that a model's name does not help
+            remedy = f"Check the address and {'the key in' if has_key else 'set'} {variable}."
+        elif has_key:
             remedy = f"Check the address and the key in {variable}, or name a model: model=NAME."
         else:
             remedy = f"Check the address, set {variable} if the server needs a key, or name a model: model=NAME."

@@ -100,11 +100,11 @@ def first_line(capfd: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -
         (Site(VLLM, KEY), "/v1", "engine.api_key_env=RIGHT", "server: vLLM 0.11.0 at {}/v1, model Qwen/Qwen3-8B"),
         (
             Site(VLLM, KEY), "/v1", "engine.api_key_env=WRONG",
-            f"{DENIED} Check the address and the key in WRONG",
+            f"{DENIED} Check the address and the key in WRONG.",
         ),
         (
             Site(VLLM, KEY), "/v1", "",
-            f"{DENIED} Check the address, set OPENAI_API_KEY if",
+            f"{DENIED} Check the address and set OPENAI_API_KEY.",
         ),
         (Site({}), "/v2", "", "kgqa: {}/v2 does not list its models: 404 Not Found. Check the address, set OPENAI_"),
         (Site({}, other=(301, {}), **ELSEWHERE), "/v1", "", "kgqa: {}/v1 does not list its models: the server"),
