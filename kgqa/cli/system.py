@@ -162,6 +162,10 @@ def new(args: Namespace, terminal: Terminal) -> None:
         # several methods share the prompts of reader/
         name = folder if folder in config_files("method") else "NAME"
     terminal.line(f"\nNext:\n  {FIRST_RUNS[group].format(name=name)}")
+    if group == "judge":
+        terminal.line(
+            "    engine=scripted gives no verdicts. For verdicts: roles.judge=NAME (see kgqa models)"
+        )
     install = "" if is_available("pytest") else "pip install pytest && "
     terminal.lines(
         f"  {install}python -m pytest {file}" for file in files if file.name.startswith("test_")

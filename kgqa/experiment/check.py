@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from kgqa.artifacts.examples import TrainedWith, id_hash, text_hash, training_of
-from kgqa.artifacts.run import SCRIPTED, SMALL_MODEL
+from kgqa.artifacts.run import SCRIPTED, SCRIPTED_TARGET, SMALL_MODEL
 from kgqa.config.files import flatten
 from kgqa.config.overrides import override_group, parse_override
 from kgqa.errors import ConfigError
@@ -100,12 +100,25 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
             f"warning: model={model} is a toy model for quick tests. Its scores on dataset={dataset} do not show "
             "how good a method is. Choose another model: model=NAME (see kgqa models), or server=URL."
         )
+    if _has_silent_judge(experiment):
+        yield (
+            f"warning: engine=scripted gives no verdicts, so judge={experiment.name('judge')} leaves answers unscored. "
+            "Choose a model for it: roles.judge=NAME, or write verdicts to engine.rules=FILE."
+        )
     for text, _, key, value in map(parse_override, experiment.overrides):
         if f"{key}.".startswith(f"roles.{ROLE}.") and ROLE not in experiment.choices:
             yield f"warning: {text} has no effect without a judge. Add judge=NAME, e.g. judge=three_way."
         group = override_group(text)
         if group in SEARCH_GROUPS and group not in experiment.choices and value != "null":
             yield f"warning: {text} has no effect: method={experiment.name('method')} uses no {group}."
+
+
+def _has_silent_judge(experiment: Experiment) -> bool:
+    """Return whether a role of the judge calls engine=scripted without rules, whose replies are no verdicts."""
+    engines = [binding.engine for binding in experiment.judge_nodes.values()]
+    return any(
+        engine["_target_"] == SCRIPTED_TARGET and not engine.get("rules") for engine in engines
+    )
 
 
 def note_real_rankers(experiment: Experiment) -> list[str]:

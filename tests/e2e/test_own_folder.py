@@ -283,8 +283,11 @@ def test_wrong_file_of_a_metric_is_named(
 
 def test_own_judge_runs(kgqa: Run, tmp_path: Path) -> None:
     command = FIRST_RUNS["judge"].format(name="strict")
-    assert command in kgqa("new judge strict")
-    folder = tmp_path / kgqa(command.removeprefix("kgqa ")).splitlines()[-1]
+    created = kgqa("new judge strict")
+    assert f"{command}\n    engine=scripted gives no verdicts" in created
+    out = kgqa(command.removeprefix("kgqa "))
+    assert "engine=scripted gives no verdicts, so judge=strict" in out
+    folder = tmp_path / out.splitlines()[-1]
     judged = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["judge"]
     assert (judged["judge"], list(judged["prompts"])) == ("strict", ["strict/verdict"])
     tested = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_strict.py"]

@@ -165,6 +165,11 @@ def test_missing_weights_name_the_models_that_are_here(here: dict[str, int]) -> 
             id="role of no judge",
         ),
         pytest.param(
+            "method=golden dataset=demo judge=three_way",
+            "warning: engine=scripted gives no verdicts, so judge=three_way leaves answers unscored. Choose",
+            id="scripted judge",
+        ),
+        pytest.param(
             "method=golden dataset=demo judge=three_way roles.judge=gpt_4o_mini", "", id="judge"
         ),
         pytest.param("method=retrieve_read dataset=demo reranker=null", "", id="no warning"),
