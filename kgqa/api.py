@@ -17,7 +17,7 @@ from typing import Any
 
 from kgqa.artifacts.metrics import Estimate, Metrics
 from kgqa.artifacts.run import FinishedRun, find_run
-from kgqa.artifacts.sweep import find_runs
+from kgqa.artifacts.sweep import find_missing, find_places, find_runs
 from kgqa.artifacts.trace import TracedQuestion, find_question
 from kgqa.config.composing import compose
 from kgqa.config.overrides import Value, format_override, format_sweep
@@ -214,9 +214,15 @@ def compare(
         ConfigError: there is no such correction, or the runs cannot be compared.
     """
     check_correction(correction)
-    folders = find_runs([str(run.folder if isinstance(run, Run) else run) for run in runs])
+    names = [str(run.folder if isinstance(run, Run) else run) for run in runs]
     return compare_answers(
-        folders, profile, seed=seed, in_all=in_all, alpha=alpha, correction=correction
+        find_runs(names),
+        profile,
+        seed=seed,
+        in_all=in_all,
+        alpha=alpha,
+        correction=correction,
+        missing=find_missing(find_places(names)),
     )
 
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -198,12 +198,22 @@ class Sweep(Artifact):
         return not self.untried and all(cell.is_finished for cell in self.cells)
 
 
+def find_places(texts: Sequence[str]) -> list[Path]:
+    """Return the folders of runs and sweeps to compare, as `find_run` finds them."""
+    # "last" is the last run, unless it is the only one to compare
+    return [find_run(text, sweeps=text != LAST or len(texts) == 1) for text in texts]
+
+
+def find_missing(places: Iterable[Path]) -> list[Cell]:
+    """Return the cells of sweeps that tables and comparisons omit: they failed or are not finished."""
+    sweeps = [Sweep.read(place) for place in places if (place / SWEEP).is_file()]
+    return [cell for sweep in sweeps for cell in sweep.cells if not cell.is_finished]
+
+
 def find_runs(texts: Sequence[str]) -> list[Path]:
     """Return the folders of runs, as `find_run` finds them. A sweep means the runs of its finished cells."""
     folders = list[Path]()
-    for text in texts:
-        # "last" is the last run, unless it is the only one to compare
-        folder = find_run(text, sweeps=text != LAST or len(texts) == 1)
+    for folder in find_places(texts):
         if (folder / SWEEP).is_file():
             sweep = Sweep.read(folder)
             if REPEAT in sweep.axes:

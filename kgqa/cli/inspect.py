@@ -21,13 +21,14 @@ from kgqa.artifacts.run import (
     read_settings,
     run_json,
 )
+from kgqa.artifacts.sweep import find_missing
 from kgqa.cli.commands import EXPORTS
 from kgqa.cli.significance import check_test
 from kgqa.cli.terminal import Cells, Terminal, style_text
 from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, DataError
-from kgqa.report.columns import find_differing
+from kgqa.report.columns import find_differing, warn_of_missing
 from kgqa.report.exports import write_export, write_report
 from kgqa.report.paper import DEFAULT_METRICS, PaperTable, read_entries, table_file
 from kgqa.report.sweeps import write_sweep_report
@@ -178,12 +179,15 @@ def _write_table(args: Namespace, form: str, terminal: Terminal) -> None:
         tuple(values["metrics"].strip("[]").split(",")) if "metrics" in values else DEFAULT_METRICS
     )
     alpha, correction = check_test(values)
+    missing = find_missing(folders)
+    terminal.warn(warn_of_missing(missing))
     table = PaperTable(
         read_entries(folders),
         metrics,
         alpha=alpha,
         correction=correction,
         intervals=check_value("intervals", values.get("intervals", "false"), bool),
+        missing=missing,
     )
     if "baseline" in values:
         table = replace(table, baseline=table.find(values["baseline"]))

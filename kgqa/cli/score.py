@@ -9,7 +9,7 @@ from typing import Annotated
 
 from kgqa.artifacts.evaluation import Evaluation
 from kgqa.artifacts.run import find_run
-from kgqa.artifacts.sweep import find_runs, refuse_repeated
+from kgqa.artifacts.sweep import find_missing, find_places, find_runs, refuse_repeated
 from kgqa.cli.commands import CALIBRATION_KEYS, QUESTION_KEYS
 from kgqa.cli.significance import check_test
 from kgqa.cli.terminal import Terminal
@@ -30,6 +30,7 @@ from kgqa.experiment.evaluate import evaluate as evaluate_answers
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.explain import explain as explain_run
 from kgqa.experiment.plan import plan_comparison
+from kgqa.report.columns import warn_of_missing
 from kgqa.report.evaluation import evaluation_sections, evaluations_section
 from kgqa.scoring.comparison import POWER
 from kgqa.util.fs import replace_file
@@ -170,6 +171,8 @@ def compare(args: Namespace, terminal: Terminal) -> None:
     seed = check_value("seed", values.get("seed", "0"), Natural)
     difference = check_value("difference", values.get("difference", f"{DIFFERENCE:g}"), Points)
     alpha, correction = check_test(values)
+    missing = find_missing(find_places(args.positionals))
+    terminal.warn(warn_of_missing(missing))
     runs, flips = find_runs(args.positionals), None if args.all else FLIPS
     if len(runs) > MAX_RUNS:
         raise ConfigError(f"{len(runs)} runs: compare at most {MAX_RUNS} at once")
@@ -185,6 +188,7 @@ def compare(args: Namespace, terminal: Terminal) -> None:
         correction=correction,
         in_all=args.common,
         flips=flips,
+        missing=missing,
     )
     terminal.sections(comparison.heading, comparison.sections)
     if args.out:

@@ -68,6 +68,11 @@ class Terminal(Display):
         for text in texts:
             self.line(text, alarm=alarm)
 
+    def warn(self, texts: Iterable[str]) -> None:
+        """Print warnings to stderr, so that the output of a command stays the same for scripts."""
+        for text in texts:
+            print(f"warning: {escape_control(text)}", file=sys.stderr)
+
     def heading(self, text: str) -> None:
         self.line(f"\n{text}", style="bold")
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from kgqa.artifacts.manifest import Manifest
+from kgqa.artifacts.sweep import Cell
 from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
+from kgqa.report.columns import list_missing
 from kgqa.report.comparison import ComparisonTable
 from kgqa.report.evaluation import comparison_section
 from kgqa.report.page import notebook_html
@@ -48,12 +50,16 @@ class Comparison:
     differences: Sequence[Difference]
     profile: str
     correction: str = HOLM
+    # the cells of sweeps without results
+    missing: Sequence[Cell] = ()
 
     @property
     def table(self) -> ComparisonTable:
         """Return the table for a paper. Raises DataError: a file of a run is damaged."""
         entries = {letter: read_entries([Path(name)])[0] for letter, name in self.runs.items()}
-        return ComparisonTable(self.differences, entries, self.profile, self.correction)
+        return ComparisonTable(
+            self.differences, entries, self.profile, self.correction, self.missing
+        )
 
     @property
     def rows(self) -> list[dict[str, Json]]:
@@ -123,6 +129,7 @@ def compare_answers(
     correction: str = HOLM,
     in_all: bool = False,
     flips: int | None = None,
+    missing: Sequence[Cell] = (),
 ) -> Comparison:
     """Compare every pair of runs in the tested metrics and, if one judge judged all of them, its verdicts.
 
@@ -132,6 +139,7 @@ def compare_answers(
         correction: holm, bh (Benjamini and Hochberg) or none.
         in_all: compare only the questions that all runs have.
         flips: the maximum number of flipped questions per pair; None: all.
+        missing: the cells of sweeps that are not among the folders, as they have no results.
 
     Raises:
         ConfigError: the runs have different questions or profiles.
@@ -150,6 +158,7 @@ def compare_answers(
         title += f" (those that all runs have; A has {len(opened[0].questions):,})"
     lines = [f"{name}: {run.name}{run.simulation_note}" for name, run in runs.items()]
     lines += [*_count_failed(runs), *_warn_of_data(runs)]
+    lines += [list_missing(missing)] if missing else []
     sections = [
         comparison_section(differences, difference, correction),
         *_followed(runs),
@@ -157,7 +166,7 @@ def compare_answers(
     ]
     names = {letter: run.name for letter, run in runs.items()}
     heading = "\n".join([title, *lines, *notes])
-    return Comparison(heading, sections, names, differences, profiles[0], correction)
+    return Comparison(heading, sections, names, differences, profiles[0], correction, missing)
 
 
 def name_runs(opened: list[AnsweredQuestions], *, common: bool) -> Runs:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, Metrics
-from kgqa.artifacts.sweep import REPEAT, SET
+from kgqa.artifacts.sweep import REPEAT, SET, Cell
 from kgqa.scoring.questions import METRICS, show_score
 
 # between the settings in the name of a run
@@ -87,6 +87,21 @@ def name_by_settings(values: Mapping[str, str]) -> str:
                 value if key in _SELF_EXPLANATORY else switches.get(value, f"{name} {value}")
             )
     return SEPARATOR.join(parts)
+
+
+def warn_of_missing(cells: Iterable[Cell]) -> list[str]:
+    """Return a line with the reason for each cell of a sweep without results."""
+    return [
+        f"cell {cell.number} ({cell.name}) has no results and is omitted: "
+        f"{cell.status}{f' ({cell.error})' if cell.error else ''}"
+        for cell in cells
+    ]
+
+
+def list_missing(cells: Iterable[Cell]) -> str:
+    """Return a sentence on the cells of a sweep without results."""
+    named = ", ".join(f"cell {cell.number} ({cell.name})" for cell in cells)
+    return f"Without results and omitted: {named}."
 
 
 def find_differing(runs: Sequence[Mapping[str, str]]) -> list[str]:

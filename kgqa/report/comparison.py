@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+from kgqa.artifacts.sweep import Cell
+from kgqa.report.columns import list_missing
 from kgqa.report.evaluation import CORRECTED_P, p_text
 from kgqa.report.names import DATASETS, title_row, title_rules
 from kgqa.report.paper import TESTS, Entry, list_used, name_entries, warn_of_simulation
@@ -46,13 +48,15 @@ _LATEX = r"""%% needs \usepackage{booktabs}
 class ComparisonTable:
     """The table of some compared runs.
 
-    entries: the runs by letter. profile: the rules of scoring. correction: a name of `CORRECTIONS`.
+    entries: the runs by letter. profile: the rules of scoring. correction: a name of `CORRECTIONS`. missing: the cells
+    of sweeps without results.
     """
 
     differences: Sequence[Difference]
     entries: Mapping[str, Entry]
     profile: str
     correction: str = HOLM
+    missing: Sequence[Cell] = ()
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -107,6 +111,7 @@ class ComparisonTable:
                 for name, run in runs.items()
                 if run.metrics.failed
             ),
+            *([list_missing(self.missing)] if self.missing else []),
             *(["The runs read different data files."] if len(files) > 1 else []),
             *(f"Scored {lacking}." for lacking in golds if lacking),
             *dict.fromkeys(f"Judge: {judge.judge}." for judge in judges if judge),

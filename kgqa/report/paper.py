@@ -15,7 +15,7 @@ from kgqa.artifacts.sweep import REPEAT, SET, Cell, Sweep
 from kgqa.config.overrides import override_values
 from kgqa.config.run_keys import RunSettings
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.report.columns import COSTS, Measured, name_by_settings
+from kgqa.report.columns import COSTS, Measured, list_missing, name_by_settings
 from kgqa.report.evaluation import CORRECTED_P
 from kgqa.report.names import DATASETS, title_row, title_rules
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
@@ -125,9 +125,9 @@ class PaperTable:
     """The table of some runs.
 
     metrics: names of `METRICS` or `COSTS`, judge or corrected. baseline: the row that all others are tested against, or
-    None. alpha, correction: of the tests, see `scoring.comparison`. intervals: whether scores have theirs. fixed: names
-    of entries by id, if they are not those among these entries. shown: the names to show by row, if they are not those
-    of papers.
+    None. alpha, correction: of the tests, see `scoring.comparison`. intervals: whether scores have theirs. missing: the
+    cells of sweeps without results. fixed: names of entries by id, if they are not those among these entries. shown:
+    the names to show by row, if they are not those of papers.
     """
 
     entries: Sequence[Entry]
@@ -136,6 +136,7 @@ class PaperTable:
     alpha: float = ALPHA
     correction: str = HOLM
     intervals: bool = False
+    missing: Sequence[Cell] = ()
     fixed: Mapping[int, str] = field(default_factory=dict)
     shown: Mapping[str, str] = field(default_factory=dict)
 
@@ -377,6 +378,7 @@ class PaperTable:
         return [
             *warn_of_simulation(self.entries),
             *([self._repeats_note()] if self.has_repeats else []),
+            *([list_missing(self.missing)] if self.missing else []),
             *([f"{failed} questions failed and count as wrong."] if failed else []),
             *(f"{name} is scored {lacking}." for name, lacking in self._missing_golds().items()),
             *(["The judge is the reader."] if any(judge.warnings for judge in judged) else []),

@@ -48,6 +48,38 @@ def test_sweep_and_run_become_one_table(kgqa: Kgqa, sweep: str) -> None:
     assert float(rows[-1]["value"]) == pytest.approx(metrics["scores"]["f1"]["mean"])
 
 
+@pytest.fixture
+def sweep_with_failure(kgqa: Kgqa) -> str:
+    command = ("run", "-m", "method=golden,no_context,all_documents", "limit=4", *QUICK)
+    folder = kgqa(*command, "sweep.name=main").folder
+    state = folder / "cells/002.json"
+    state.write_text(state.read_text().replace('"done"', '"failed"').replace("null", '"disk full"'))
+    return "main"
+
+
+OMITTED = "Without results and omitted: cell 2 (method=all_documents)."
+
+
+@pytest.mark.parametrize("form", ["md", "csv", "latex"])
+def test_table_names_cells_without_results(kgqa: Kgqa, sweep_with_failure: str, form: str) -> None:
+    ran = kgqa("report", sweep_with_failure, "--table", "paper", "--format", form)
+    assert ran.err == (
+        "warning: cell 2 (method=all_documents) has no results and is omitted: failed (disk full)\n"
+    )
+    text = Path(ran.out.strip()).read_text(encoding="utf-8").replace("\\_", "_")
+    assert (OMITTED in text) == (form != "csv")
+
+
+@pytest.mark.parametrize("end", ["md", "tex", "json"])
+def test_comparison_names_cells_without_results(
+    kgqa: Kgqa, sweep_with_failure: str, end: str
+) -> None:
+    ran = kgqa("compare", sweep_with_failure, "--out", f"c.{end}")
+    assert "warning: cell 2 (method=all_documents) has no results" in ran.err
+    assert OMITTED in ran.out
+    assert OMITTED in Path(f"c.{end}").read_text(encoding="utf-8").replace("\\_", "_")
+
+
 def test_rows_of_single_runs_name_their_settings(kgqa: Kgqa) -> None:
     for name, perturb in (("plain", "null"), ("without", "remove_gold")):
         words = (
