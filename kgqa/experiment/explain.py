@@ -10,6 +10,7 @@ from pathlib import Path
 from kgqa.artifacts.trace import TracedCall, TracedQuestion, read_trace
 from kgqa.experiment.compare import share_questions
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
+from kgqa.report.evaluation import p_text
 from kgqa.report.page import notebook_html
 from kgqa.report.section import MarkedCell, Section, Value, markdown
 from kgqa.scoring.citations import CitationScores, cite_passages, cite_sentences
@@ -233,7 +234,7 @@ def _shares_section(
         if others:
             row += [
                 share(sum(each.has(name) for each in others[0]), len(own)),
-                _difference_text(differences.get(name)),
+                show_difference(differences.get(name)),
             ]
         ids = [each.row.id for each in matches[:EXAMPLES]] if name != "right" else []
         link = f"{folder.resolve().as_posix()}/report.html#q={ids[0]}" if ids else ""
@@ -270,11 +271,12 @@ def _differences(
     return {difference.metric: difference for difference in compare(shares, seed)}
 
 
-def _difference_text(difference: Difference | None) -> str:
+def show_difference(difference: Difference | None) -> str:
+    """Return a difference in points with its corrected p-value, marked if it is significant."""
     if difference is None:
         return "–"
     mark = "*" if difference.significant else ""
-    return f"{difference.difference:+.1f} (p {difference.adjusted:.3f}){mark}"
+    return f"{difference.difference:+.1f} (p {p_text(difference.adjusted)}){mark}"
 
 
 def _citation_sections(explained: Sequence[Sequence[Explained]]) -> list[Section]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kgqa.artifacts.predictions import Prediction
-from kgqa.experiment.explain import answers_yes_no, find_cause, is_echo
+from kgqa.experiment.explain import answers_yes_no, find_cause, is_echo, show_difference
+from kgqa.scoring.comparison import compare
 from kgqa.scoring.questions import ScoredQuestion, score_question
 from kgqa.types import Passage, Question
 
@@ -69,3 +70,11 @@ SHARED = "Question: Who wrote The Salt Lantern?\nAnswer: Maude Quillane\n\n"
 )
 def test_echo_is_only_in_the_shared_part(answer: str, rest: str, expected: bool) -> None:
     assert is_echo(answer, SHARED + rest, SHARED) is expected
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(20, "+100.0 (p <0.001)*"), (2, "+100.0 (p 0.500)")], ids=["small", "large"]
+)
+def test_no_p_value_is_shown_as_zero(count: int, text: str) -> None:
+    (difference,) = compare({"EM": {"A": [1.0] * count, "B": [0.0] * count}}, seed=0)
+    assert show_difference(difference) == text
