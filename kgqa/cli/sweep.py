@@ -19,6 +19,8 @@ LEGEND = (
     "[low, high]: 95 % interval · calls, tokens, USD: per question · all columns: report.html"
 )
 REPEATED = "a row with several cells: the mean of its runs"
+# "skipped" reads like "not run"
+SHOWN = {"skipped": "done before"}
 MARKS = {"best": "bold", "second": "underline"}  # styles
 
 
@@ -51,7 +53,7 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
         terminal.line(f"warning: {MADE_UP}{cells}", alarm=True)
     for number, name, status, why in report.failures():
         terminal.line(f"cell {number} {status}: {name}: {why}", alarm=True)
-    counts = Counter(cell.status for cell in sweep.cells)
+    counts = Counter(SHOWN.get(cell.status, cell.status) for cell in sweep.cells)
     terminal.line(f"cells: {', '.join(f'{count} {status}' for status, count in counts.items())}")
     has_results = any(cell.status in ("done", "skipped", "not run") for cell in sweep.cells)
     if has_results and not sweep.is_complete and (command := command_line()):

@@ -133,7 +133,7 @@ def test_repeats_without_minus_m_reuse_the_plain_run(kgqa: Kgqa) -> None:
     plain = kgqa("run", "method=golden", "limit=2", *QUICK)
     ran = kgqa("run", "method=golden", "limit=2", "repeats=2", *QUICK)
     assert Path(ran.json("sweep.json")["cells"][0]["run"]) == plain.folder
-    assert "cells: 1 skipped, 1 done" in ran.out
+    assert "cells: 1 done before, 1 done" in ran.out
     assert "One run is enough (cell 0, 1)" in ran.text("report.md")
     refused(kgqa("run", "-m", "method=golden", "repeats=0", *QUICK), "repeats")
     refused(
@@ -152,14 +152,14 @@ def test_finished_cells_run_again_after_a_code_change(
         patch.setattr(Scripted, "answer", lambda *_: pytest.fail("a finished cell calls its model"))
         second = kgqa(*TWO)
     assert (second.code, second.folder) == (0, first.folder)
-    assert "cells: 2 skipped" in second.out
+    assert "cells: 2 done before" in second.out
     assert {form: (first.folder / f"report.{form}").read_bytes() for form in reports} == reports
     before = replies_kept(tmp_path)
     for module in ("run", "manifest"):
         monkeypatch.setattr(f"kgqa.experiment.{module}.code_hash", lambda config: "another")
     assert "cells: 2 done" in kgqa(*TWO).out
     assert replies_kept(tmp_path) == before
-    assert "cells: 2 skipped" in kgqa(*TWO).out
+    assert "cells: 2 done before" in kgqa(*TWO).out
 
 
 @pytest.mark.parametrize("judge", [(), ("judge=kgp",)], ids=["no judge", "a judge"])
@@ -201,7 +201,7 @@ def test_fewer_answers_replace_no_more_that_came_later(kgqa: Kgqa) -> None:
 def test_sweeps_and_single_runs_share_folders(kgqa: Kgqa) -> None:
     single = kgqa("run", "method=golden", "limit=2", *QUICK)
     first = kgqa(*TWO)
-    assert "cells: 1 skipped, 1 done" in first.out
+    assert "cells: 1 done before, 1 done" in first.out
     assert first.json("sweep.json")["cells"][0]["run"] == str(single.folder)
     kgqa("run", "method=golden", "limit=3", *QUICK)
     kgqa("report", str(first.folder), "--format", "md")
@@ -211,7 +211,7 @@ def test_sweeps_and_single_runs_share_folders(kgqa: Kgqa) -> None:
         in report
     )
     assert "1 of 2 cells" in report
-    assert "cells: 1 done, 1 skipped" in kgqa(*TWO).out
+    assert "cells: 1 done, 1 done before" in kgqa(*TWO).out
     assert "cells: 2 done" in kgqa("run", "-m", "method=golden,no_context", "limit=4", *QUICK).out
 
 
@@ -235,7 +235,7 @@ def test_judge_judges_every_cell(kgqa: Kgqa) -> None:
     assert "| judge |" in (ran.folder / "report.md").read_text()
     runs = [cell["run"] for cell in ran.json("sweep.json")["cells"]]
     assert [run for run in runs if not (Path(run) / "verdicts.jsonl").is_file()] == []
-    assert "cells: 2 skipped" in kgqa(*TWO, *judged).out
+    assert "cells: 2 done before" in kgqa(*TWO, *judged).out
     assert "cells: 2 done" in kgqa(*TWO, judged[0], "judge=kgp").out  # the same runs, judged again
 
 
@@ -280,10 +280,10 @@ def test_launcher_is_not_started_for_finished_cells(
     )
     ran = kgqa(*TWO, "hydra/launcher=joblib")
     assert launched == [1]
-    assert "cells: 1 skipped, 1 not run" in ran.out
+    assert "cells: 1 done before, 1 not run" in ran.out
     assert "not run | its process ended early" in (ran.folder / "report.md").read_text()
     kgqa(*TWO)
-    assert "cells: 2 skipped" in kgqa(*TWO, "hydra/launcher=joblib").out
+    assert "cells: 2 done before" in kgqa(*TWO, "hydra/launcher=joblib").out
     assert launched == [1]
 
 
@@ -336,7 +336,7 @@ def test_ctrl_c_ends_a_sweep_with_130_and_saves_cells(kgqa: Kgqa, tmp_path: Path
     assert kgqa("report", str(folder), "--format", "csv").code == 0
     rows = list(csv.DictReader(io.StringIO((folder / "report.csv").read_text())))
     assert [row["status"] for row in rows] == ["done", "interrupted", "waiting"]
-    assert "cells: 1 skipped, 2 done" in kgqa(*slow).out
+    assert "cells: 1 done before, 2 done" in kgqa(*slow).out
 
 
 def test_failed_cell_stops_no_other_and_is_named(
@@ -384,7 +384,7 @@ def test_failed_questions_of_a_cell_are_tried_again(
     ran = kgqa(*allowed)
     assert "cells: 2 done" in ran.out
     assert result(ran.folder, 0)["error"] is None
-    assert "cells: 2 skipped" in kgqa(*allowed).out
+    assert "cells: 2 done before" in kgqa(*allowed).out
 
 
 def test_paid_calls_before_an_engine_crashed_count(
@@ -408,7 +408,7 @@ def test_next_command_continues_after_the_budget(kgqa: Kgqa) -> None:
     ran = kgqa(*five, "budget=1tokens")
     assert ran.code == 2
     assert "cells: 1 done, 4 not run" in ran.out
-    assert "cells: 1 skipped, 4 done" in kgqa(*five, "budget=100000tokens").out
+    assert "cells: 1 done before, 4 done" in kgqa(*five, "budget=100000tokens").out
 
 
 @pytest.mark.parametrize(
