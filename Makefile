@@ -95,9 +95,9 @@ resolve: $(DONE)-test ## check that one environment can hold all extras of a nod
 		--python-version 3.12 --python-platform x86_64-manylinux_2_28 --no-annotate --no-header --output-file $(VENV)/node.txt
 	@echo "→ one environment: $$(grep -E '^(vllm|torch|transformers|faiss-gpu|trl|sentence-transformers)==' $(VENV)/node.txt | xargs)"
 
-unit: $(DONE)-test ## the tests that need no weights and start no processes
+unit: $(DONE)-test ## the unit tests, which need no weights
 	@# one worker per core, because they wait for nothing
-	@$(BIN)/python -m pytest $(PARALLEL) -n $$(getconf _NPROCESSORS_ONLN) tests/unit tests/golden tests/conformance
+	@$(BIN)/python -m pytest $(PARALLEL) -n $$(getconf _NPROCESSORS_ONLN) tests/unit
 
 check: $(DONE)-test ## ruff, mypy --strict, import-linter, architecture tests, style, docs
 	@echo "→ ruff" && $(BIN)/ruff check && $(BIN)/ruff format --check
