@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from collections.abc import Sequence
 from datetime import datetime
@@ -86,9 +87,9 @@ def show_cache(args: Namespace, terminal: Terminal) -> None:
     rows = []
     for share in shares:
         dates = _date(share["oldest"]), _date(share["newest"])
-        rows.append(
-            (share["engine"] or "unknown", share["model"], share["calls"], share["bytes"], *dates)
-        )
+        # the hash of a file with weights. --json has all of it
+        model = re.sub(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b", r"\1…", share["model"])
+        rows.append((share["engine"] or "unknown", model, share["calls"], share["bytes"], *dates))
     terminal.table(("engine", "model", "calls", "bytes", "oldest", "newest"), rows)
     calls, size = (sum(share[name] for share in shares) for name in ("calls", "bytes"))
     terminal.line(f"{call_cache()}: {calls:,} calls, {size:,} bytes")

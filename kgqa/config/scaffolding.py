@@ -60,7 +60,9 @@ def copy_prompt(name: str) -> Path:
     original, copied = shipped / f"{name}.j2", own / f"{name}.j2"
     names = shipped_templates()
     if name not in names:
-        raise ConfigError(f"{name}: no method of kgqa has this template. {nearest(name, names)}")
+        method = name.partition("/")[0]
+        choices = [each for each in names if each.startswith(f"{method}/")] or names
+        raise ConfigError(f"{name}: no method of kgqa has this template. {nearest(name, choices)}")
     if copied.exists():
         raise ConfigError(f"{copied}: this file exists. Edit it.")
     copied.parent.mkdir(parents=True, exist_ok=True)

@@ -422,3 +422,9 @@ def test_broken_files_are_rows_of_models_and_doctor(kgqa: Run, tmp_path: Path) -
     missing = "non-default argument 'more' follows default argument"
     assert missing in report
     assert missing in kgqa("run method=mine dataset=demo engine=scripted")
+
+
+def test_unknown_prompt_gets_the_prompts_of_its_method(kgqa: Run) -> None:
+    message = kgqa("new prompt trace/zzz")
+    assert "Choose from: trace/" in message
+    assert "ircot" not in message
