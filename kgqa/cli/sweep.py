@@ -42,9 +42,9 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
         rows = [
             [cell for name, cell in zip(header, row, strict=True) if name] for row in table.rows
         ]
-        terminal.table(
-            [name for name in header if name], map(_show_row, rows), title=table.title, fixed=1
-        )
+        # the table would fold a title that is wider
+        terminal.line(table.title, style="bold")
+        terminal.table([name for name in header if name], map(_show_row, rows), fixed=1)
         terminal.line(LEGEND, style="dim")
     if any(row.is_repeated for _, _, rows in report.groups for row in rows):
         terminal.line(REPEATED, style="dim")

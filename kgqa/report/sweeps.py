@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kgqa.artifacts.sweep import REPEAT, Cell, Sweep, questions_asked
 from kgqa.errors import DataError
-from kgqa.report.columns import Column, Measured, columns, dollars, tokens
+from kgqa.report.columns import SEPARATOR, Column, Measured, columns, dollars, tokens
 from kgqa.report.page import sections_page
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.report.run_report import notices
@@ -118,7 +118,8 @@ class SweepReport:
                 for row, entry in zip(rows, marked, strict=True):
                     row.append(entry)
         notes = (NOTE, REPEATS_NOTE) if any(row.is_repeated for row in group) else (NOTE,)
-        return Section(title, header, rows, notes, plots=_plots(group, axes))
+        full_title = SEPARATOR.join([*_list_common(group), title])
+        return Section(full_title, header, rows, notes, plots=_plots(group, axes))
 
     def notices(self) -> list[str]:
         """Return each notice once, with its cells."""
@@ -204,6 +205,16 @@ class SweepReport:
 def write_sweep_report(path: Path, form: str, out: Path | None = None) -> Path:
     """Write a sweep's report in one of `FILES`, by default into its folder, and return the file."""
     return SweepReport.read(path, out.parent if out else None).write(form, out)
+
+
+def _list_common(group: Sequence[SweepRow]) -> list[str]:
+    """Return the method, the model and the engine, each if all runs that have one have the same."""
+    common: list[str] = []
+    for name in ("method", "model", "engine"):
+        choices = [each.run.choices for row in group for each in row.repeats]
+        values = {chosen[name] for chosen in choices if name in chosen}
+        common += values if len(values) == 1 else []
+    return common
 
 
 def mark_best(

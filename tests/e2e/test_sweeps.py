@@ -43,6 +43,7 @@ from tests.e2e.conftest import (
     refused,
     result,
     statuses,
+    write_file,
     write_rules,
 )
 from tests.e2e.processes import finish, replies_kept, started
@@ -113,6 +114,27 @@ def test_repeats_are_one_row_with_their_spread(kgqa: Kgqa) -> None:
     refused(kgqa("compare", "mine"), "repeats are not compared with each other")
 
 
+@pytest.mark.parametrize(
+    ("words", "shared"),
+    [
+        (["method=golden", "model=my_model", "repeats=2"], ["golden", "my_model", "scripted"]),
+        (["method=golden,no_context", "model=my_model"], ["my_model", "scripted"]),
+        (["method=golden", "model=my_model,other"], ["golden", "scripted"]),
+    ],
+    ids=["repeats", "methods", "models"],
+)
+def test_header_names_what_all_cells_share(
+    kgqa: Kgqa, words: Sequence[str], shared: Sequence[str]
+) -> None:
+    for name in ("my_model", "other"):
+        write_file(f"conf/model/{name}.yaml", f"name: {name}\ncontext: 4096\n")
+    ran = kgqa("run", "-m", *words, "limit=2", *QUICK)
+    title = " · ".join([*shared, "demo, 2 questions, musique profile"])
+    assert title in ran.out.splitlines()
+    assert f"## {title}" in ran.text("report.md")
+    assert title in ran.text("report.html")
+
+
 @pytest.mark.parametrize("repeats", [[], ["repeats=2"]], ids=["once", "repeated"])
 def test_paper_rows_differ_by_method_settings(kgqa: Kgqa, repeats: Sequence[str]) -> None:
     command = ("run", "-m", "method=retrieve_read", "method.passages=1,2", "limit=2")
@@ -157,7 +179,7 @@ def test_finished_cells_run_again_after_a_code_change(
     before = replies_kept(tmp_path)
     for module in ("run", "manifest"):
         monkeypatch.setattr(f"kgqa.experiment.{module}.code_hash", lambda config: "another")
-    assert "cells: 2 done" in kgqa(*TWO).out
+    assert "cells: 2 done" in kgqa(*TWO).out.splitlines()
     assert replies_kept(tmp_path) == before
     assert "cells: 2 done before" in kgqa(*TWO).out
 
