@@ -1,7 +1,8 @@
-"""The names of methods and datasets in tables for papers, as the papers write them."""
+"""The names of methods, datasets, retrievers and models in tables for papers, as the papers write them."""
 
 from __future__ import annotations
 
+from kgqa.artifacts.run import FinishedRun
 from kgqa.report.columns import SEPARATOR
 
 DATASETS = {
@@ -22,6 +23,33 @@ METHODS = {
     "simple_deep_searcher": "SimpleDeepSearcher", "step_search": "StepSearch", "tool_agent": "A-RAG",
     "trace": "TRACE", "verify": "Verification", "zero_search": "ZeroSearch",
 }  # fmt: skip
+# the others keep their keys
+RETRIEVERS = {
+    "all_mpnet_base_v2": "all-mpnet-base-v2", "bm25": "BM25", "bm25s": "BM25 (bm25s)", "contriever": "Contriever",
+    "contriever_msmarco": "Contriever (MS MARCO)", "dpr": "DPR", "dragon_plus": "DRAGON+", "e5": "E5",
+    "e5_base_v2": "E5-base-v2", "e5_mistral": "E5-Mistral", "elasticsearch": "BM25 (Elasticsearch)",
+    "hipporag": "HippoRAG 2", "hipporag_1": "HippoRAG", "lightrag": "LightRAG", "mdr": "MDR",
+    "minilm": "all-MiniLM-L6-v2", "nv_embed_v2": "NV-Embed-v2", "qwen3_embedding_0_6b": "Qwen3-Embedding-0.6B",
+    "qwen3_embedding_8b": "Qwen3-Embedding-8B", "raptor": "RAPTOR", "text_embedding_3_small": "text-embedding-3-small",
+    "tfidf": "TF-IDF",
+}  # fmt: skip
+
+
+def title_retriever(run: FinishedRun) -> str:
+    """Return the name of a run's retriever as papers write it, "" if the run has none."""
+    name = run.choices.get("retriever", "")
+    return RETRIEVERS.get(name, name)
+
+
+def title_model(run: FinishedRun) -> str:
+    """Return the name of a run's model on the hub or at its provider, its key for own files, "" without a model."""
+    if "model" not in run.choices:
+        return ""
+    values = {key: value for key, value, _ in run.settings if value != "None"}
+    if "model.hub" in values and "model.path" not in values:
+        repository = values["model.hub"].partition(":")[0]
+        return repository.rpartition("/")[2].removesuffix("-GGUF")
+    return values.get("model.name", run.choices["model"])
 
 
 def title_row(name: str) -> str:

@@ -17,7 +17,7 @@ from kgqa.config.run_keys import RunSettings
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.report.columns import COSTS, Measured, list_missing, name_by_settings
 from kgqa.report.evaluation import CORRECTED_P
-from kgqa.report.names import DATASETS, title_row, title_rules
+from kgqa.report.names import DATASETS, title_model, title_retriever, title_row, title_rules
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
 from kgqa.report.shares import RunShares, Shares, read_shares
 from kgqa.scoring.comparison import ALPHA, CORRECTIONS, HOLM, permutation
@@ -449,8 +449,9 @@ class PaperTable:
         )
 
     def csv(self) -> str:
-        """Return the values as numbers, with a column for the mark of the test."""
-        header = ["method", "dataset", "metric", "value", "low", "high", "n", "mark"]
+        """Return the values as numbers, with columns for the mark of the test, the model and the retriever."""
+        columns = ("metric", "value", "low", "high", "n", "mark", "model", "retriever")
+        header = ["method", "dataset", *columns]
         rows: list[list[object]] = [[*header]]
         for row in self.rows:
             for group in self.groups:
@@ -459,9 +460,11 @@ class PaperTable:
                     estimate = entry.estimate(metric) if entry else UNDEFINED
                     ends = [estimate.low, estimate.high, estimate.n or None]
                     mark = self.significant.get((row, group, metric), "")
-                    rows.append(
-                        [self.show(row), group, metric, self.value(row, group, metric), *ends, mark]
+                    used = (
+                        [title_model(entry.run), title_retriever(entry.run)] if entry else ["", ""]
                     )
+                    value = self.value(row, group, metric)
+                    rows.append([self.show(row), group, metric, value, *ends, mark, *used])
         return csv_text(rows)
 
     def latex(self) -> str:
@@ -560,10 +563,8 @@ def name_entries(entries: Sequence[Entry]) -> dict[int, str]:
 def list_used(entries: Sequence[Entry]) -> str:
     """Return the models and the retrievers of the entries, such as "model NAME, retriever NAME"."""
     parts = []
-    for group in ("model", "retriever"):
-        names = dict.fromkeys(
-            entry.run.choices[group] for entry in entries if group in entry.run.choices
-        )
+    for group, title in (("model", title_model), ("retriever", title_retriever)):
+        names = dict.fromkeys(name for entry in entries if (name := title(entry.run)))
         if names:
             parts.append(f"{group} {', '.join(names)}")
     return ", ".join(parts)

@@ -16,6 +16,7 @@ from kgqa.scoring.comparison import compare
 def fake_entry(method: str, failed: int = 0, sha256: str = "1", note: str = "") -> Entry:
     run = SimpleNamespace(
         choices={"method": method, "dataset": "hotpotqa", "model": "my_model", "retriever": "bm25"},
+        settings=(),
         metrics=SimpleNamespace(failed=failed, missing_golds=None),
         manifest=SimpleNamespace(dataset=SimpleNamespace(sha256=sha256)),
         simulation_note=note,
@@ -50,7 +51,7 @@ def test_latex_is_escaped_and_marks_small_p_values() -> None:
     "part",
     [
         "HotpotQA",
-        "model my_model, retriever bm25",
+        "model my_model, retriever BM25",
         "McNemar's exact test",
         "with Holm's correction over 2 tests",
         "95% intervals",

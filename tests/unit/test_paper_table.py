@@ -15,7 +15,7 @@ import pytest
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
 from kgqa.config.files import config_files
 from kgqa.errors import ConfigError
-from kgqa.report.names import METHODS
+from kgqa.report.names import METHODS, RETRIEVERS, title_model
 from kgqa.report.paper import Entry, PaperTable
 from kgqa.report.shares import RunShares
 
@@ -23,7 +23,7 @@ from kgqa.report.shares import RunShares
 def fake_run(method: str, dataset: str) -> Any:
     metrics = SimpleNamespace(profile="musique", failed=0, missing_golds=None)
     choices = {"method": method, "dataset": dataset, "model": "small"}
-    return SimpleNamespace(choices=choices, metrics=metrics, simulation_note="")
+    return SimpleNamespace(choices=choices, settings=(), metrics=metrics, simulation_note="")
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,38 @@ def test_row_is_found_by_both_names(text: str) -> None:
     rows = [entry("all_documents", 1), entry("trace", 0)]
     assert PaperTable(rows, ["em"]).find(text) == "all_documents"
     assert PaperTable(rows, ["em"]).choose({text: ""}).rows == ["all_documents"]
+
+
+HUB = "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF:qwen2.5-coder.gguf"
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"hub": HUB, "name": "small", "path": "None"}, "Qwen2.5-Coder-1.5B-Instruct"),
+        ({"hub": "None", "name": "gpt-4o-mini-2024-07-18"}, "gpt-4o-mini-2024-07-18"),
+        ({"hub": HUB, "name": "small", "path": "weights.gguf"}, "small"),
+        ({}, "small"),
+    ],
+    ids=["hub", "provider", "own file", "unknown"],
+)
+def test_model_has_the_name_of_its_weights(settings: Mapping[str, str], name: str) -> None:
+    run = fake_run("golden", "demo")
+    run.settings = [(f"model.{key}", value, "") for key, value in settings.items()]
+    assert title_model(run) == name
+
+
+def test_csv_has_model_and_retriever() -> None:
+    base = entry("a", 1, 0)
+    base.run.choices["retriever"] = "bm25"  # type: ignore[index]
+    rows = PaperTable([base, entry("b", 1, 1, dataset="2wiki")], ["em"]).csv().splitlines()
+    assert rows[0].endswith(",mark,model,retriever")
+    assert rows[1].endswith(",small,BM25")
+    assert [row.count(",") for row in rows] == [rows[0].count(",")] * len(rows)
+
+
+def test_retrievers_with_names_exist() -> None:
+    assert set(config_files("retriever")) >= RETRIEVERS.keys()
 
 
 def test_each_method_has_a_name_for_papers() -> None:
