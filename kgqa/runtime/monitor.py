@@ -241,7 +241,8 @@ class RunMonitor(Display):
             of = (
                 f"{beat.ended:,} of {beat.count:,}" if beat.count is not None else f"{beat.ended:,}"
             )
-            saved.append(f"in {beat.folder}: {of} {beat.stage}")
+            cell, _, unit = beat.stage.rpartition(": ")
+            saved.append(f"in {beat.folder}: {of} {unit}{cell and f' of {cell}'}")
         # a full disk loses the last replies
         if (self._saves or beat.calls) and not isinstance(error, StorageError):
             saved.append("all replies in the call cache")

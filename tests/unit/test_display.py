@@ -101,26 +101,30 @@ def test_error_gets_notes_on_how_to_continue(
 
 
 @pytest.mark.parametrize(
-    ("what", "error", "saved"),
+    ("what", "error", "stage", "saved"),
     [
         (
             "run",
             EngineDied("it died"),
+            "steps",
             "saved in {}: 1 of 7 steps, and all replies in the call cache",
         ),
-        ("run", StorageError("the disk is full"), "saved in {}: 1 of 7 steps"),
-        ("index build", EngineDied("it died"), ""),
+        ("run", StorageError("the disk is full"), "steps", "saved in {}: 1 of 7 steps"),
+        ("run", StorageError("full"), "cell 2: steps", "saved in {}: 1 of 7 steps of cell 2"),
+        ("index build", EngineDied("it died"), "steps", ""),
     ],
-    ids=["engine", "disk", "index"],
+    ids=["engine", "disk", "cell", "index"],
 )
-def test_note_names_what_is_saved(tmp_path: Path, what: str, error: Exception, saved: str) -> None:
+def test_note_names_what_is_saved(
+    tmp_path: Path, what: str, error: Exception, stage: str, saved: str
+) -> None:
 
     def work() -> None:
         with (
             monitor_work(QUIET, what, tmp_path) as monitor,
-            monitor.stage("steps", 7, Ledger()) as stage,
+            monitor.stage(stage, 7, Ledger()) as progress,
         ):
-            stage.finish(failed=False)
+            progress.finish(failed=False)
             raise error
 
     with pytest.raises(type(error)) as raised:
