@@ -10,6 +10,7 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from kgqa.artifacts.manifest import Manifest
+from kgqa.artifacts.run import MADE_UP
 from kgqa.artifacts.sweep import Cell
 from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
 from kgqa.errors import ConfigError, DataError
@@ -18,7 +19,7 @@ from kgqa.report.columns import list_missing
 from kgqa.report.comparison import ComparisonTable
 from kgqa.report.evaluation import comparison_section
 from kgqa.report.page import notebook_html
-from kgqa.report.paper import read_entries
+from kgqa.report.paper import name_entries, read_entries
 from kgqa.report.section import Section, Value, latex, markdown
 from kgqa.scoring.comparison import ALPHA, HOLM, Difference, compare
 from kgqa.scoring.corrected import share
@@ -156,8 +157,7 @@ def compare_answers(
     title = f"{pluralize(len(runs['A'].questions), 'question')}, profile {profiles[0]}"
     if in_all:
         title += f" (those that all runs have; A has {len(opened[0].questions):,})"
-    lines = [f"{name}: {run.name}{run.simulation_note}" for name, run in runs.items()]
-    lines += [*_count_failed(runs), *_warn_of_data(runs)]
+    lines = [*describe_runs(runs), *_count_failed(runs), *_warn_of_data(runs)]
     lines += [list_missing(missing)] if missing else []
     sections = [
         comparison_section(differences, difference, correction),
@@ -172,6 +172,30 @@ def compare_answers(
 def name_runs(opened: list[AnsweredQuestions], *, common: bool) -> Runs:
     """Return the runs by letter, over the same questions. Raises as `share_questions`."""
     return dict(zip(LETTERS, share_questions(opened, common=common), strict=False))
+
+
+def describe_runs(runs: Runs) -> list[str]:
+    """Return a line per run with its letter, its name among these runs and its folder, then a warning of simulation."""
+    names = _name_by_differences(runs)
+    width = max(map(len, names.values()))
+    lines = [f"{letter}  {names[letter]:{width}}  {run.name}" for letter, run in runs.items()]
+    simulated = [letter for letter, run in runs.items() if run.is_simulated]
+    if simulated:
+        which = "" if len(simulated) == len(runs) else f" ({', '.join(simulated)})"
+        lines.append(f"warning: {MADE_UP}{which}")
+    return lines
+
+
+def _name_by_differences(runs: Runs) -> dict[str, str]:
+    """Return the method of each run, with the settings that differ. The method alone if a file of a run is damaged."""
+    try:
+        entries = {letter: read_entries([Path(run.name)])[0] for letter, run in runs.items()}
+    except DataError:
+        return {
+            letter: str((run.config or {})["choices"]["method"]) for letter, run in runs.items()
+        }
+    names = name_entries(list(entries.values()))
+    return {letter: names[id(entry)] for letter, entry in entries.items()}
 
 
 def compare_share_tests(runs: Runs) -> dict[str, dict[str, Shares]]:

@@ -75,12 +75,14 @@ class AnsweredQuestions:
         return str((self.config or {}).get("dataset", {}).get("perturb") or "")
 
     @property
+    def is_simulated(self) -> bool:
+        """Return whether the answers are of engine=scripted."""
+        return self.config is not None and self.config["engine"].get("_target_") == SCRIPTED_TARGET
+
+    @property
     def simulation_note(self) -> str:
         """Return what a list of runs adds to the name of a run without a model."""
-        scripted = (
-            self.config is not None and self.config["engine"].get("_target_") == SCRIPTED_TARGET
-        )
-        return f" ({MADE_UP})" if scripted else ""
+        return f" ({MADE_UP})" if self.is_simulated else ""
 
     @cached_property
     def scored(self) -> list[ScoredQuestion]:

@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.experiment.compare import compare_share_tests, name_runs
+from kgqa.experiment.compare import compare_share_tests, describe_runs, name_runs
 from kgqa.experiment.evaluate import open_run
 from kgqa.report.section import Section, Value
 from kgqa.scoring.comparison import ALPHA, compare
@@ -61,9 +61,8 @@ def plan_comparison(
         "the questions of the pilot show. "
         "Tokens, model time and USD: both runs on the cautious number, without cached replies."
     )
-    names = [f"{name}: {run.name}{run.simulation_note}" for name, run in runs.items()]
     texts = (text, *_warn_of_size(len(runs["A"].questions)))
-    return "\n".join(names), [Section("Plan", header, rows, texts)]
+    return "\n".join(describe_runs(runs)), [Section("Plan", header, rows, texts)]
 
 
 def _warn_of_size(questions: int) -> list[str]:

@@ -58,7 +58,10 @@ def test_a_list_of_values_sweeps_and_its_runs_compare() -> None:
     runs = kgqa.sweep(method=["golden", "no_context"], display=QUIET, **QUICK)
     assert [run.metrics.questions for run in runs] == [3, 3]
     comparison = kgqa.compare(*runs)
-    assert "A: " in comparison.heading
+    _, first, second, warning = comparison.heading.splitlines()
+    assert first == f"A  golden      {runs[0].folder}"
+    assert second == f"B  no_context  {runs[1].folder}"
+    assert warning.startswith("warning: engine=scripted calls no model")
     assert "<table" in comparison._repr_html_()
 
 
