@@ -247,6 +247,20 @@ def test_pages_fit_a_phone(
     assert browser.value(PHONE) <= 390
 
 
+def test_question_has_the_widest_column(
+    browser: Browser, viewing: Viewing, keys: dict[str, str]
+) -> None:
+    browser.resize(1400, 900)
+    browser.visit(viewing.base + f"compare?run={keys['trace']}&run={keys['no_context']}")
+    widths = browser.value(
+        "[...document.querySelectorAll('.answers tbody tr:first-child > *')].map(cell => cell.offsetWidth)"
+    )
+    question, gold, first, second = widths
+    assert question > 450
+    assert gold < first
+    assert abs(first - second) <= 1
+
+
 def test_report_of_another_version_has_working_scripts(
     viewing: Viewing, keys: dict[str, str], folder: Path
 ) -> None:
