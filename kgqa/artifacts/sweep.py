@@ -77,6 +77,8 @@ class Cell(CellState):
     frozen: str = in_memory("")  # the configuration as YAML
     # what was chosen where the overrides choose nothing
     remarks: tuple[str, ...] = in_memory(())
+    # the groups that some cell of the sweep uses, such as "ranker"
+    sweep_groups: frozenset[str] = in_memory(frozenset())
     finished: FinishedRun | None = in_memory(None)
 
     @property

@@ -105,11 +105,13 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
             f"warning: engine=scripted gives no verdicts, so judge={experiment.name('judge')} leaves answers unscored. "
             "Choose a model for it: roles.judge=NAME, or write verdicts to engine.rules=FILE."
         )
+    # a key of a sweep is for the cells that use it
+    groups = experiment.sweep_groups.union(experiment.choices)
     for text, _, key, value in map(parse_override, experiment.overrides):
         if f"{key}.".startswith(f"roles.{ROLE}.") and ROLE not in experiment.choices:
             yield f"warning: {text} has no effect without a judge. Add judge=NAME, e.g. judge=three_way."
         group = override_group(text)
-        if group in SEARCH_GROUPS and group not in experiment.choices and value != "null":
+        if group in SEARCH_GROUPS and group not in groups and value != "null":
             yield f"warning: {text} has no effect: method={experiment.name('method')} uses no {group}."
 
 

@@ -38,6 +38,7 @@ class Experiment:
         given: questions in memory instead of the dataset's.
         function: what method=function runs.
         remarks: what was chosen where the overrides choose nothing.
+        sweep_groups: the groups that this experiment or another cell of its sweep uses.
     """
 
     overrides: tuple[str, ...]
@@ -48,6 +49,7 @@ class Experiment:
     given: InMemoryDataset | None = None
     remarks: tuple[str, ...] = ()
     function: object = None
+    sweep_groups: frozenset[str] = frozenset()
 
     def name(self, group: str) -> str:
         """Return the chosen name of a group, e.g. the dataset's name."""

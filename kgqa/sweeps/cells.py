@@ -53,10 +53,23 @@ def freeze_cells(named: Iterable[tuple[str, Sequence[str]]]) -> list[Cell]:
 
     Raises ConfigError for overrides that cannot be composed, or a key of a wrong value.
     """
-    return [
+    cells = [
         freeze(number, name, compose_experiment(overrides))
         for number, (name, overrides) in enumerate(named)
     ]
+    return _note_groups(cells)
+
+
+def _note_groups(cells: list[Cell]) -> list[Cell]:
+    """Note in each cell which groups some cell uses: a key without effect in one cell is for the others."""
+    groups = frozenset[str]()
+    for cell in cells:
+        # a cell with an error reports it when it runs
+        with suppress(KgqaError):
+            groups |= experiment_of(cell).choices.keys()
+    for cell in cells:
+        cell.sweep_groups = groups
+    return cells
 
 
 def repeat_cells(named: Iterable[tuple[str, Sequence[str]]], count: int) -> list[Cell]:
@@ -73,7 +86,7 @@ def repeat_cells(named: Iterable[tuple[str, Sequence[str]]], count: int) -> list
             changes = [f"{REPEAT}={repeat}", *([f"{SET}={start + repeat - 1}"] if has_sets else [])]
             experiment = compose_experiment([*overrides, *changes])
             cells.append(freeze(len(cells), f"{name} {REPEAT}={repeat}".strip(), experiment))
-    return cells
+    return _note_groups(cells)
 
 
 def load_cell(sweep: Path, number: int) -> Cell:
@@ -87,7 +100,13 @@ def experiment_of(cell: Cell, allowance: Budget | None = None) -> Experiment:
     """Make a cell's experiment. It is not kept, because cells are many and the questions that a run reads are large."""
     config = limited(cell.config, allowance)
     return Experiment(
-        cell.overrides, config, read_settings(config), choose_nodes, plan_gpus, remarks=cell.remarks
+        cell.overrides,
+        config,
+        read_settings(config),
+        choose_nodes,
+        plan_gpus,
+        remarks=cell.remarks,
+        sweep_groups=cell.sweep_groups,
     )
 
 

@@ -17,6 +17,7 @@ from kgqa.artifacts.sweep import Cell, CellState, Sweep, cell_file, sweep_name
 from kgqa.config.composing import expand_grid, parse_axes
 from kgqa.config.files import Config
 from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.check import find_warnings
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.experiment import Experiment
 from kgqa.report.columns import (
@@ -30,7 +31,14 @@ from kgqa.report.shares import RunShares
 from kgqa.report.sweep_rows import SweepRow, find_frontier
 from kgqa.report.sweeps import choose_axes, mark_best
 from kgqa.runtime.costs import Budget, Spent, limited
-from kgqa.sweeps.cells import differing_settings, freeze, group_by_models, load_cell
+from kgqa.sweeps.cells import (
+    differing_settings,
+    experiment_of,
+    freeze,
+    freeze_cells,
+    group_by_models,
+    load_cell,
+)
 from kgqa.sweeps.running import add_cells, open_sweep
 from tests.unit.killing import contents, killed_at
 
@@ -39,6 +47,21 @@ RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
 
 def cells(overrides: list[str]) -> list[list[str]]:
     return [words for _, words in expand_grid(parse_axes(overrides))]
+
+
+@pytest.mark.parametrize(
+    ("methods", "count"),
+    [
+        pytest.param(("golden", "no_context"), 2, id="no cell uses it"),
+        pytest.param(("golden", "trace"), 0, id="another cell uses it"),
+    ],
+)
+def test_key_of_another_cell_is_not_warned_of(methods: tuple[str, ...], count: int) -> None:
+    words = ("dataset=demo", "engine=scripted", "ranker=lexical")
+    frozen = freeze_cells([(name, (f"method={name}", *words)) for name in methods])
+    warnings = [warning for cell in frozen for warning in find_warnings(experiment_of(cell))]
+    assert [text for text in warnings if "ranker=lexical has no effect" not in text] == []
+    assert len(warnings) == count
 
 
 def test_axes_groups_and_settings_of_cells() -> None:
