@@ -23,6 +23,8 @@ METHODS = {
     "simple_deep_searcher": "SimpleDeepSearcher", "step_search": "StepSearch", "tool_agent": "A-RAG",
     "trace": "TRACE", "verify": "Verification", "zero_search": "ZeroSearch",
 }  # fmt: skip
+# a setting without a value in the files of a run
+_UNSET = "null"
 # the others keep their keys
 RETRIEVERS = {
     "all_mpnet_base_v2": "all-mpnet-base-v2", "bm25": "BM25", "bm25s": "BM25 (bm25s)", "contriever": "Contriever",
@@ -45,7 +47,7 @@ def title_model(run: FinishedRun) -> str:
     """Return the name of a run's model on the hub or at its provider, its key for own files, "" without a model."""
     if "model" not in run.choices:
         return ""
-    values = {key: value for key, value, _ in run.settings if value != "None"}
+    values = {key: value.strip("'") for key, value, _ in run.settings if value != _UNSET}
     if "model.hub" in values and "model.path" not in values:
         repository = values["model.hub"].partition(":")[0]
         return repository.rpartition("/")[2].removesuffix("-GGUF")

@@ -109,8 +109,8 @@ HUB = "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF:qwen2.5-coder.gguf"
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        ({"hub": HUB, "name": "small", "path": "None"}, "Qwen2.5-Coder-1.5B-Instruct"),
-        ({"hub": "None", "name": "gpt-4o-mini-2024-07-18"}, "gpt-4o-mini-2024-07-18"),
+        ({"hub": HUB, "name": "small", "path": "null"}, "Qwen2.5-Coder-1.5B-Instruct"),
+        ({"hub": "null", "name": "gpt-4o-mini-2024-07-18"}, "gpt-4o-mini-2024-07-18"),
         ({"hub": HUB, "name": "small", "path": "weights.gguf"}, "small"),
         ({}, "small"),
     ],
