@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
+from kgqa.artifacts.metrics import Estimate, Metrics
 from kgqa.artifacts.predictions import Prediction
 from kgqa.errors import ConfigError
+from kgqa.report.warnings import find_undefined_metrics
 from kgqa.scoring.own_metrics import OwnMetric
 from kgqa.scoring.questions import collect_shares, prediction_lines, score_questions
 from kgqa.scoring.summary import summarise
 from kgqa.types import Question
+from kgqa.util.redaction import function_line
 
+RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
 QUESTION = Question("q1", "Who?", ("Ann",))
 
 
@@ -86,3 +90,26 @@ def test_metric_is_called_once_per_question(
     assert collect_shares(rows)["counted"] == {"q1": 0.5}
     assert line["em"] == 100.0
     assert counted_metric.calls == ["q1"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "failed", "is_reported"),
+    [
+        ({}, 0, True),
+        ({"mine": Estimate(mean=50.0, low=50.0, high=50.0, n=1)}, 0, False),
+        ({}, 2, False),
+    ],
+    ids=["undefined", "defined", "all_failed"],
+)
+def test_undefined_metric_is_reported(
+    scores: dict[str, Estimate], failed: int, is_reported: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = metric(None)
+    monkeypatch.setattr("kgqa.report.warnings.list_own_metrics", lambda: {"mine": mine})
+    metrics = Metrics.read(RUN).replace(questions=2, failed=failed, scores=scores)
+
+    warnings = [line.partition(". ")[0] for line in find_undefined_metrics(metrics)]
+
+    place = function_line(mine.function)
+    line = f"warning: metric mine ({place}) is not defined for any of 2 questions"
+    assert warnings == [line] * is_reported

@@ -1,0 +1,22 @@
+"""Warnings about the scores of a run, which the terminal shows above them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kgqa.artifacts.metrics import Metrics
+from kgqa.scoring.own_metrics import list_own_metrics
+from kgqa.util.redaction import function_line
+
+
+def find_undefined_metrics(metrics: Metrics) -> Iterator[str]:
+    """Yield a line for each of the user's metrics that no answered question defines. They are in no table."""
+    if metrics.failed == metrics.questions:
+        return
+    for name, metric in list_own_metrics().items():
+        if not metrics.score(name).n:
+            place = function_line(metric.function)
+            yield (
+                f"warning: metric {name} ({place}) is not defined for any of {metrics.questions:,} questions. "
+                "It must return a number from 0 to 1"
+            )
