@@ -20,3 +20,18 @@ def find_undefined_metrics(metrics: Metrics) -> Iterator[str]:
                 f"warning: metric {name} ({place}) is not defined for any of {metrics.questions:,} questions. "
                 "It must return a number from 0 to 1"
             )
+
+
+def find_worthless_answers(metrics: Metrics) -> Iterator[str]:
+    """Yield a line if more than half of the answers are empty, and one if so many reached their token limit.
+
+    The cause is usually the server or its settings, and not the method.
+    """
+    answered = metrics.questions - metrics.failed
+    counts = {
+        "empty": metrics.answerless,
+        "cut at max_tokens": metrics.flags.get("truncated_answer", 0),
+    }
+    for problem, count in counts.items():
+        if 2 * count > answered:
+            yield f"warning: {count:,} of {answered:,} answers are {problem}"

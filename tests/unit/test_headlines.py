@@ -12,6 +12,7 @@ import pytest
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import FinishedRun
 from kgqa.report.run_report import Headline, headlines, notices
+from kgqa.report.warnings import find_worthless_answers
 from kgqa.util.text import duration
 
 RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
@@ -145,3 +146,18 @@ def test_scores_above_the_failure_rate_are_invalid(failed: int, is_invalid: bool
     assert (
         "more than max_failure_rate=0.05 allows: the scores are not valid" in text
     ) is is_invalid
+
+
+@pytest.mark.parametrize(
+    ("empty", "cut", "expected"),
+    [
+        pytest.param(2, 0, [], id="half"),
+        pytest.param(3, 0, ["warning: 3 of 4 answers are empty"], id="empty"),
+        pytest.param(0, 4, ["warning: 4 of 4 answers are cut at max_tokens"], id="cut"),
+    ],
+)
+def test_worthless_answers_have_a_warning(empty: int, cut: int, expected: list[str]) -> None:
+    metrics = Metrics.read(RUN).replace(
+        questions=5, failed=1, answerless=empty, flags={"truncated_answer": cut}
+    )
+    assert list(find_worthless_answers(metrics)) == expected
