@@ -20,7 +20,7 @@ from kgqa.identity.component import corpus_identity_of, identity_of
 from kgqa.identity.program_code import program_hash, user_code
 from kgqa.judge import ROLE
 from kgqa.protocols import Ranker
-from kgqa.runtime.folder import run_name
+from kgqa.runtime.folder import refuse_foreign_files, run_name
 from kgqa.types import Json, JsonObject
 from kgqa.util.digests import ids_digest
 from kgqa.util.places import outputs
@@ -123,9 +123,12 @@ def find_run_folder(experiment: Experiment, identity: Identify = identify) -> Pa
     Args:
         identity: returns the identity of the experiment. It is not called if the user names the folder.
 
-    Raises ConfigError if the user chose the folder, so that no other can be taken.
+    Raises ConfigError if the user chose the folder, so that no other can be taken, or `output_dir=` has the user's
+    own files.
     """
     settings = experiment.settings
+    if settings.output_dir is not None:
+        refuse_foreign_files(Path(settings.output_dir))
     folder = (
         Path(settings.output_dir)
         if settings.output_dir is not None

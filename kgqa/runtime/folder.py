@@ -17,6 +17,7 @@ from kgqa.artifacts.predictions import PARTIAL_PREDICTIONS, PREDICTIONS, Predict
 from kgqa.artifacts.run import IDENTITY, SETTINGS, Chosen, FinishedRun
 from kgqa.artifacts.schema import as_json, read_json
 from kgqa.artifacts.trace import PARTIAL_TRACE, TRACE, TracedCall, TracedQuestion
+from kgqa.artifacts.verdicts import VERDICTS
 from kgqa.config.files import Config, flatten, format_yaml
 from kgqa.errors import ConfigError
 from kgqa.runtime.scheduler import CallRecord
@@ -37,6 +38,21 @@ from kgqa.util.fs import (
 from kgqa.util.places import outputs
 
 T = TypeVar("T")
+CONFIG = "config.yaml"
+# files that a run replaces
+_REPLACED = (
+    CONFIG,
+    MANIFEST,
+    METRICS_FILE,
+    PARTIAL_PREDICTIONS,
+    PARTIAL_TRACE,
+    PREDICTIONS,
+    SETTINGS,
+    TRACE,
+    VERDICTS,
+    "report.html",
+    "report.md",
+)
 
 
 class RunFolder:
@@ -104,7 +120,7 @@ class RunFolder:
             (self.path / PARTIAL_TRACE).replace(self.path / TRACE)
             (self.path / PARTIAL_PREDICTIONS).unlink(missing_ok=True)
         self.write(
-            "config.yaml",
+            CONFIG,
             format_yaml({key: value for key, value in config.items() if key != "choices"}),
         )
         return self.write_metrics(
@@ -162,6 +178,20 @@ def lock_folder(
         else:
             replace_file(target, json_text(identity))
         yield
+
+
+def refuse_foreign_files(folder: Path) -> None:
+    """Raise ConfigError if a folder that no run opened has files that a run would replace.
+
+    Every run writes its identity first.
+    """
+    if (folder / IDENTITY).exists():
+        return
+    if foreign := [name for name in _REPLACED if (folder / name).exists()]:
+        raise ConfigError(
+            f"output_dir={folder}: the folder has files that no kgqa run wrote ({', '.join(foreign)}). "
+            "Name a new folder"
+        )
 
 
 def run_name(identity: Mapping[str, Json]) -> str:

@@ -333,3 +333,36 @@ def test_failed_run_keeps_the_files_of_its_user(
     folder.close()
     assert place.exists() is remain
     assert [name for name in files if not (place / name).exists()] == []
+
+
+def run_demo(folder: str) -> int:
+    words = ("method=golden", "dataset=demo", "limit=1", "engine=scripted", f"output_dir={folder}")
+    return main(["run", *words])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config.yaml", METRICS, PREDICTIONS, "settings.json", "report.md", "report.html", MANIFEST],
+)
+def test_run_never_replaces_files_of_its_user(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    Path("mine").mkdir()
+    Path("mine", name).write_text("mine")
+    before = contents(Path("mine"))
+    assert run_demo("mine") == 2
+    assert capsys.readouterr().err.endswith(
+        f"output_dir=mine: the folder has files that no kgqa run wrote ({name}). Name a new folder\n"
+    )
+    assert contents(Path("mine")) == before
+
+
+def test_run_can_write_next_to_other_files() -> None:
+    Path("thesis.txt").write_text("mine")
+    assert run_demo(".") == 0
+    assert Path("thesis.txt").read_text() == "mine"
+    # as a kill or a user leaves it
+    Path(METRICS).unlink()
+    Path("config.yaml").write_text("damaged")
+    assert run_demo(".") == 0
+    assert Path(METRICS).is_file()
