@@ -154,7 +154,7 @@ async def _await(result: Any) -> Any:
 
 
 def _write(result: Any) -> str:
-    """Return a result as agents print it: a JSON object with an answer."""
+    """Return a result as agents print it: a JSON object with an answer. Raises TypeError: there is none."""
     if isinstance(result, Answer):
         result = {
             "answer": result.text,
@@ -163,5 +163,8 @@ def _write(result: Any) -> str:
         }
     elif not isinstance(result, Mapping):
         result = {"answer": getattr(result, "answer", result)}
-    value: dict[str, Json] = {**result, "answer": str(result.get("answer", ""))}
+    answer = result.get("answer", "")
+    if answer is None:
+        raise TypeError("the function returned None instead of an answer. Is `return` missing?")
+    value: dict[str, Json] = {**result, "answer": str(answer)}
     return json.dumps(value, ensure_ascii=False, default=str)
