@@ -6,13 +6,15 @@ import hashlib
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Annotated, Any, ClassVar
 
 from kgqa.errors import ConfigError
-from kgqa.identity.program_code import user_code
+from kgqa.identity.program_code import find_modules, user_code
 from kgqa.methods.outside import OutsideAgent
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, JsonObject, Question
@@ -134,7 +136,7 @@ def hash_object(target: Any) -> str:
         for name, value in read_settings(target).items()
         if isinstance(value, str | int | float)
     }
-    content = [hash_code(target), state, attributes, _hash_main()]
+    content = [_hash_source(type(target)), state, attributes, _hash_main()]
     return hashlib.sha256(json.dumps(content, default=str, sort_keys=True).encode()).hexdigest()[
         :16
     ]
@@ -148,8 +150,25 @@ def _hash_main() -> Json:
 
 
 def hash_code(target: Any) -> str:
-    """Return a hash of the file of a function or object. Of a notebook's cell it is the source of the function."""
+    """Return a hash of the file of a function or object, and of what it reads from outside.
+
+    Of a notebook's cell it is the source of the function instead of the file.
+    """
     named = target if inspect.isroutine(target) else type(target)
+    program = _hash_source(named)
+    functions = (
+        [target] if inspect.isroutine(target) else filter(inspect.isfunction, vars(named).values())
+    )
+    values, codes = dict[str, object](), set[CodeType]()
+    for function in functions:
+        values |= read_outside(getattr(function, "__func__", function), codes)
+    if not values:
+        return program
+    content = json.dumps([program, values], default=_describe, sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def _hash_source(named: Any) -> str:
     try:
         file = Path(inspect.getsourcefile(named) or "")
         if file.is_file():
@@ -159,6 +178,61 @@ def hash_code(target: Any) -> str:
         code = getattr(named, "__code__", None)
         text = repr((code.co_code, code.co_consts, code.co_names)) if code else repr(named)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def read_outside(function: Any, codes: set[CodeType]) -> dict[str, object]:
+    """Return the values that a function reads and its source does not show, by name.
+
+    They are its defaults, the variables of the functions around it, and the values of its module. Functions of the
+    module that it calls are read, too. codes: the code of functions that are read already.
+    """
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType) or code in codes:
+        return {}
+    codes.add(code)
+    values: dict[str, object] = {}
+    if function.__defaults__ or function.__kwdefaults__:
+        values["defaults"] = [function.__defaults__, function.__kwdefaults__]
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # an empty cell
+            values[name] = cell.cell_contents
+    outside = function.__globals__
+    values |= {name: outside[name] for name in _list_names(code) if name in outside}
+    own = {name: _read(value, outside, codes) for name, value in values.items()}
+    return {name: value for name, value in own.items() if value is not _NOTHING}
+
+
+_NOTHING = object()
+
+
+def _read(value: object, outside: object, codes: set[CodeType]) -> object:
+    """Return a value for the hash. Of modules, classes and functions it is the code in the user's folder, if any."""
+    if inspect.isfunction(value) and value.__globals__ is outside:
+        return read_outside(value, codes) or _NOTHING
+    if isinstance(value, ModuleType):
+        return _hash_modules(value.__name__)
+    if inspect.isroutine(value) or isinstance(value, type):
+        return _hash_modules(value.__module__ or "")
+    return value
+
+
+def _hash_modules(name: str) -> object:
+    """Return the hash of a module of the user's folder and of those that it imports. `_NOTHING`: it is not there."""
+    is_own = name.partition(".")[0] != "kgqa" and any(find_modules(name))
+    return user_code(name) if is_own else _NOTHING
+
+
+def _list_names(code: CodeType) -> set[str]:
+    """Return the names that a function and the functions in it look up."""
+    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
+    return set(code.co_names).union(*map(_list_names, inner))
+
+
+def _describe(value: object) -> object:
+    """Return the content of a value that JSON does not know: the elements of a set, or its type and attributes."""
+    if isinstance(value, Set):
+        return sorted(map(repr, value))
+    return [type(value).__qualname__, read_settings(value)]
 
 
 def _is_plain(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -120,6 +121,68 @@ def test_settings_of_an_object_are_part_of_the_run() -> None:
     assert run(Repeater(1)).folder != run(Repeater(2)).folder
 
 
+FACTOR = {"value": 1}
+
+
+def scale(number: int) -> int:
+    return number * FACTOR["value"]
+
+
+def around(text: str) -> Callable[[str], str]:
+    return lambda question: text
+
+
+def with_default(text: str) -> Callable[..., str]:
+    def answer(question: str, tools: Any, text: str = text) -> str:
+        return text
+
+    return answer
+
+
+def calling_others(factor: int) -> Callable[[str], str]:
+    FACTOR["value"] = factor
+    return lambda question: str(scale(2))
+
+
+class Scaler:
+    def __init__(self, factor: int) -> None:
+        FACTOR["value"] = factor
+
+    def answer(self, question: str) -> str:
+        return str(scale(2))
+
+
+@pytest.mark.parametrize(
+    ("make", "values"),
+    [(around, "AB"), (with_default, "AB"), (calling_others, (1, 3)), (Scaler, (1, 3))],
+    ids=["closure", "default", "value of the module", "object"],
+)
+def test_values_from_outside_are_part_of_the_run(make: Any, values: Any) -> None:
+    first, second = (run(make(value)) for value in values)
+    again = run(make(values[0]))
+    assert first.predictions[0]["answer"] != second.predictions[0]["answer"]
+    assert first.folder != second.folder
+    assert again.folder == first.folder
+
+
+def test_imported_code_is_part_of_the_run(tmp_path: Path) -> None:
+    """In a process of its own, as a script."""
+    (tmp_path / "script.py").write_text(
+        "import kgqa, names\n"
+        "def answer(question, tools):\n    return names.NAME\n"
+        "run = kgqa.run(method=answer, dataset='demo', limit=1, engine='scripted')\n"
+        "print(run.predictions[0]['answer'])\n",
+        encoding="utf-8",
+    )
+    answers = []
+    for name in ("Ann", "Bo"):
+        (tmp_path / "names.py").write_text(f"NAME = {name!r}\n", encoding="utf-8")
+        command = [sys.executable, "script.py"]
+        process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        answers.append(process.stdout.split()[-1])
+    assert answers == ["Ann", "Bo"]
+
+
 def test_results_print_compare_and_open(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
@@ -150,8 +213,13 @@ def flood(question: str, tools: Any) -> str:
         tools.search("mill")
 
 
+def return_nothing(question: str) -> Any:
+    return None
+
+
 FAILURES: dict[str, tuple[Callable[..., str], str]] = {
     "error": (fail, "ValueError: no idea"),
+    "no return": (return_nothing, "Is `return` missing?"),
     "exit": (leave, "SystemExit"),
     "hangs": (hang, "method.timeout=1 s"),
     "floods": (flood, "max_calls=9"),
