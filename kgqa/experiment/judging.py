@@ -29,8 +29,11 @@ from kgqa.scoring.summary import summarise_verdicts
 from kgqa.types import Passage
 from kgqa.util.digests import digest
 from kgqa.util.redaction import describe_error, function_line
+from kgqa.util.text import shorten
 
 LABELS = get_args(Label)
+# characters of a reply in a message
+SHOWN = 80
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def judge_answers(
     engines = session.judge_engines
     answers = answers_to_judge(rows, trace if judge.sees_passages else None)
     verdicts: dict[str, Verdict | Exception] = {}
-    kinds = set[str]()
+    kinds, unreadable = set[str](), list[str]()
     with (
         session.runner(engines=engines) as runner,
         display.stage("verdicts", len(answers), runner.ledger) as stage,
@@ -71,8 +74,12 @@ def judge_answers(
             if isinstance(verdict, Exception):
                 line = f"{ended.key}: {describe_error(verdict)}"
                 report_failure("verdict failed", verdict, line, kinds, display)
+            elif isinstance(judge, ModelJudge) and (why := explain_unreadable(judge, verdict)):
+                unreadable.append(why)
             verdicts[ended.key] = verdict
             stage.finish(failed=isinstance(verdict, Exception))
+    if unreadable:
+        display.line(f"{experiment.name(ROLE)}: {unreadable[0]}", alarm=True)
     labels = {role: engines.label(role) for role in judge.roles}
     identity = identify_judge(session)
     lines = [_judgement(row, verdicts.get(row.id), identity) for row in rows]
@@ -103,6 +110,16 @@ def _check_verdict(judge: AnyJudge, result: object) -> Verdict | Exception:
     return TypeError(
         f"{function_line(judge.judge)}: judge must return {expected}, not {result!r:.80}"
     )
+
+
+def explain_unreadable(judge: ModelJudge, verdict: Verdict) -> str | None:
+    """Return why the first vote that cannot be read has no verdict. None: all votes are readable."""
+    for (form, _), vote in zip(judge.role_forms.values(), verdict.votes, strict=False):
+        if vote.verdict is None and vote.replies:
+            reply = shorten(vote.replies[-1], SHOWN)
+            verdicts = ", ".join(judge.find_form(form).vocabulary)
+            return f"reply {reply!r} is not in its vocabulary {verdicts}"
+    return None
 
 
 def _compare_members(

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from kgqa.artifacts.metrics import UNDEFINED
-from kgqa.artifacts.verdicts import Fate, Judgement
+from kgqa.artifacts.verdicts import Fate, Judgement, Vote
 from kgqa.calls import Generate
 from kgqa.config.building import build
 from kgqa.errors import ConfigError, EngineError
+from kgqa.experiment.judging import explain_unreadable
 from kgqa.judge.judges import FORMS, AnyJudge, Judge, JudgedAnswer, Panel, Verdict
 from kgqa.scoring.summary import summarise_verdicts
 from kgqa.testing import drive
@@ -97,6 +98,29 @@ def test_unreadable_reply_is_repeated_once(form: str) -> None:
     verdict, calls = judged(one(form), "banana", "banana")
     assert verdict.label is None
     assert len(calls) == 2
+
+
+LONG_REASON = (
+    f"reply '{'x' * 80}… (19 more characters)' is not in its vocabulary "
+    "correct, incorrect, notattempted"
+)
+
+
+@pytest.mark.parametrize(
+    ("votes", "reason"),
+    [
+        ([("correct", "1"), ("incorrect", "0")], None),
+        ([("correct", "1"), (None, "right")], "reply 'right' is not in its vocabulary 1, 0"),
+        ([(None, "x" * 99)], LONG_REASON),
+    ],
+    ids=["readable", "second", "long"],
+)
+def test_unreadable_vote_has_a_reason(
+    votes: list[tuple[str | None, str]], reason: str | None
+) -> None:
+    panel = Panel(members=("three_way", "kgp"))
+    verdict = Verdict(None, tuple(Vote(verdict=one, replies=(text,)) for one, text in votes))
+    assert explain_unreadable(panel, verdict) == reason
 
 
 @pytest.mark.parametrize("form", FORMS)
