@@ -282,6 +282,7 @@ def answer_questions(runner: Runner, record: Record, display: Display) -> Answer
     )
     predictions, chains = dict[str, Prediction](), dict[str, tuple[int, ...]]()
     seconds, errors, kinds, graphs = list[float](), list[str](), set[str](), list[GraphSize]()
+    warnings = list[str]()
     # a hosted model with an unknown tokenizer
     estimated = experiment.asks_models and _estimates_tokens(runner.engines("reader"))
     with display.stage("questions", len(questions), runner.ledger) as stage:
@@ -289,9 +290,11 @@ def answer_questions(runner: Runner, record: Record, display: Display) -> Answer
             question, outcome = questions[ended.key], _check_answer(experiment.method, ended.result)
             if isinstance(outcome, Answer):
                 outcome = without_tokens(outcome) if estimated else outcome
-                outcome = replace(
-                    outcome, evidence_titles=_find_titles(outcome, question, ended.records)
-                )
+                titles = _find_titles(question, ended.records)
+                named = tuple(titles.get(passage, "") for passage in outcome.evidence)
+                outcome = replace(outcome, evidence_titles=named)
+                if warning := explain_unknown_evidence(experiment.method, outcome, titles):
+                    warnings.append(warning)
             prediction = Prediction.of(question, outcome)
             if isinstance(outcome, Exception):
                 errors.append(f"{ended.key}: {prediction.error}")
@@ -305,6 +308,8 @@ def answer_questions(runner: Runner, record: Record, display: Display) -> Answer
             graphs.append(GraphSize.of(_find_triples(ended.records)))
             record(question, prediction, ended.records)
             stage.finish(failed=isinstance(outcome, Exception))
+    if warnings:
+        display.line(warnings[0], alarm=True)
     return Answers(predictions, runner.ledger, runner.throughput(), seconds, chains, errors, graphs)
 
 
@@ -364,15 +369,26 @@ def without_tokens(answer: Answer) -> Answer:
     return replace(answer, context_tokens=None, figures=figures)
 
 
-def _find_titles(
-    answer: Answer, question: Question, records: Iterable[CallRecord]
-) -> tuple[str, ...]:
-    """Return the titles of the evidence, which are those of the passages that the question saw."""
+def _find_titles(question: Question, records: Iterable[CallRecord]) -> dict[str, str]:
+    """Return the titles of the passages that the question saw, by id."""
     titles = {passage.id: passage.title for passage in (*question.passages, *question.pinned)}
     for record in records:
         if isinstance(record.call, Search | Neighbours) and not isinstance(record.reply, Exception):
             titles |= {passage.id: passage.title for passage in record.reply}
-    return tuple(titles.get(passage, "") for passage in answer.evidence)
+    return titles
+
+
+def explain_unknown_evidence(
+    method: Method, answer: Answer, titles: Mapping[str, str]
+) -> str | None:
+    """Return a warning if a user's method names only passages that its question did not see, such as titles."""
+    is_built_in = type(method).__module__.startswith("kgqa.")
+    if is_built_in or not answer.evidence or not titles.keys().isdisjoint(answer.evidence):
+        return None
+    return (
+        f"warning: {function_line(method.answer)}: {answer.evidence[0]!r:.80} is no id of a passage. "
+        "Write passage.id"
+    )
 
 
 def _find_triples(records: Iterable[CallRecord]) -> Iterator[Triple]:

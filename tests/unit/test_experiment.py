@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kgqa.cache.store import CallCache, Origin
+from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.config.keys import find_sources
 from kgqa.datasets.passages import distinct_passages
@@ -19,10 +20,14 @@ from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.identity import find_run_folder, identify
 from kgqa.experiment.prepare.triples import extract_all
+from kgqa.experiment.run import explain_unknown_evidence
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
+from kgqa.protocols import Method
 from kgqa.runtime.display import QUIET
-from kgqa.types import Question
+from kgqa.types import Answer, Question
+from kgqa.util.redaction import function_line
+from tests.composed import composed_node
 from tests.unit.files import write
 
 
@@ -255,3 +260,29 @@ def test_balanced_sample_needs_values(
     write("own.jsonl", {"id": "a", "question": "Who?", "golden_answers": ["Ann"]})
     with pytest.raises(ConfigError, match=re.escape(message)):
         sample_demo(*overrides)
+
+
+class NamesEvidence:
+    async def answer(self, question: Question) -> Answer:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("method", "evidence", "is_reported"),
+    [
+        (NamesEvidence(), ("Candle Bridge",), True),
+        (NamesEvidence(), ("Candle Bridge", "p1"), False),
+        (NamesEvidence(), (), False),
+        (build(composed_node("method", "golden"), "method"), ("Candle Bridge",), False),
+    ],
+    ids=["title", "id", "none", "built_in"],
+)
+def test_title_as_evidence_is_reported(
+    method: Method, evidence: tuple[str, ...], is_reported: bool
+) -> None:
+    answer = Answer("Ann", evidence=evidence)
+
+    warning = explain_unknown_evidence(method, answer, {"p1": "Candle Bridge"}) or ""
+
+    expected = f"warning: {function_line(NamesEvidence.answer)}: 'Candle Bridge' is no id"
+    assert warning.startswith(expected) == is_reported
