@@ -164,7 +164,7 @@ def hash_code(target: Any) -> str:
         values |= read_outside(getattr(function, "__func__", function), codes)
     if not values:
         return program
-    content = json.dumps([program, values], default=_describe, sort_keys=True)
+    content = json.dumps([program, _describe(values)])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
@@ -228,10 +228,17 @@ def _list_names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*map(_list_names, inner))
 
 
-def _describe(value: object) -> object:
-    """Return the content of a value that JSON does not know: the elements of a set, or its type and attributes."""
-    if isinstance(value, Set):
-        return sorted(map(repr, value))
+def _describe(value: object) -> Json:
+    """Return a value as JSON. Keys can be of any type, sets have no order, other objects have plain attributes."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Mapping():
+            return sorted(([repr(key), _describe(part)] for key, part in value.items()), key=str)
+        case list() | tuple():
+            return [_describe(part) for part in value]
+        case Set():
+            return sorted(map(repr, value))
     return [type(value).__qualname__, read_settings(value)]
 
 

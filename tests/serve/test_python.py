@@ -121,11 +121,11 @@ def test_settings_of_an_object_are_part_of_the_run() -> None:
     assert run(Repeater(1)).folder != run(Repeater(2)).folder
 
 
-FACTOR = {"value": 1}
+FACTOR: dict[Any, Any] = {"value": 1, 2: {"b", "a"}, (3, 4): object()}
 
 
 def scale(number: int) -> int:
-    return number * FACTOR["value"]
+    return number * int(FACTOR["value"])
 
 
 def around(text: str) -> Callable[[str], str]:
