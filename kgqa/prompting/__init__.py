@@ -29,9 +29,9 @@ def render(name: str, /, **values: object) -> Prompt:
 
     A missing value is an error.
 
-    Raises ConfigError: there is no such template, or its syntax is wrong.
+    Raises ConfigError: there is no such template, its syntax is wrong, or it has no block for a message.
     """
-    template = _template(name)
+    template = load_template(name)
     context = template.new_context(values)
     if "completion" in template.blocks:
         return Prompt(
@@ -42,6 +42,20 @@ def render(name: str, /, **values: object) -> Prompt:
         messages.insert(0, Message("system", _block(template, "system", context)))
     prefill = _block(template, "prefill", context) if "prefill" in template.blocks else ""
     return Prompt(name, tuple(messages), prefill)
+
+
+def load_template(name: str) -> Template:
+    """Return the template in its current state on disk.
+
+    Raises ConfigError: there is no such template, its syntax is wrong, or it has no block for a message.
+    """
+    template = _template(name)
+    if not {"completion", "user"} & template.blocks.keys():
+        raise ConfigError(
+            f"{template.filename}: no {{% block user %}}. Write the prompt between {{% block user %}} and "
+            "{% endblock %}"
+        )
+    return template
 
 
 def render_dry_run_reply(prompt: Prompt, number: int) -> str:

@@ -190,6 +190,15 @@ def test_own_templates_load_by_name() -> None:
         render("mine/bad")
 
 
+def test_template_needs_a_block_for_a_message() -> None:
+    write("prompts/reader/answer.j2", "Question: {{ question }}")
+    with pytest.raises(
+        ConfigError,
+        match=r"^prompts/reader/answer\.j2: no \{% block user %\}\. Write the prompt between",
+    ):
+        render("reader/answer", question="Who?")
+
+
 def test_render_edited_template() -> None:
     texts = []
     for template in ("{{ shown }} {{ text }}", "another {{ shown }}"):
