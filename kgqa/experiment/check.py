@@ -42,6 +42,11 @@ def check(session: Session) -> Leaks:
     if experiment.judge and not experiment.has_answers:
         names = f"judge={experiment.name('judge')}: method={experiment.name('method')}"
         raise ConfigError(f"{names} does not answer questions. Remove judge=")
+    if experiment.judge:
+        # not needed without a judge
+        from kgqa.experiment.judging import check_prompts
+
+        check_prompts(experiment.judge)
     profile_formula(experiment.profile)
     list(METRICS)  # reads those of the user
     if experiment.config.get("tracker") is not None:

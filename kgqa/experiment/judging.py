@@ -20,7 +20,7 @@ from kgqa.experiment.session import Session
 from kgqa.identity.program_code import program_hash
 from kgqa.judge import ROLE
 from kgqa.judge.judges import SAMPLED, AnyJudge, JudgedAnswer, Label, ModelJudge, Verdict
-from kgqa.prompting import template_hash
+from kgqa.prompting import load_template, template_hash
 from kgqa.runtime.display import Display
 from kgqa.scoring.agreement import agreement
 from kgqa.scoring.corrected import share
@@ -56,10 +56,12 @@ def judge_answers(
         trace: the folder with the passages that the method found, for a judge that sees passages.
 
     Raises:
+        ConfigError: a template of the judge is missing or invalid.
         EngineDied: all verdicts so far are in the call cache.
     """
     experiment, judge = session.experiment, session.experiment.judge
     assert judge is not None, "no judge is set"
+    check_prompts(judge)
     engines = session.judge_engines
     answers = answers_to_judge(rows, trace if judge.sees_passages else None)
     verdicts: dict[str, Verdict | Exception] = {}
@@ -98,6 +100,12 @@ def judge_answers(
         **_compare_members(lines, labels),
     )
     return Judged(lines, metrics)
+
+
+def check_prompts(judge: AnyJudge) -> None:
+    """Raise ConfigError if a template of the judge is missing or invalid."""
+    for template in judge.templates:
+        load_template(template)
 
 
 def _check_verdict(judge: AnyJudge, result: object) -> Verdict | Exception:

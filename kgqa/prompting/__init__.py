@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json, Message, Prompt
 from kgqa.util.digests import text_digest
-from kgqa.util.places import prompt_folders
+from kgqa.util.places import package_conf, prompt_folders
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -109,18 +109,25 @@ def _template(name: str) -> Template:
         return _environment(folders).get_template(f"{name}.j2")
     except TemplateNotFound as error:
         searched = ", ".join(map(str, folders[:-1]))
-        names, program = template_names(), name.partition("/")[0]
-        download = f"For the prompts of a released program: kgqa data download {program.removesuffix('_released')}"
-        hint = (
-            nearest(name, names)
-            if any(each.startswith(f"{program}/") for each in names)
-            else download
-        )
         raise ConfigError(
-            f"{name}.j2: no such template in {searched}, nor among kgqa's. {hint}"
+            f"{name}.j2: no such template in {searched}, nor among kgqa's. {_suggest(name)}"
         ) from error
     except TemplateSyntaxError as error:
         raise ConfigError(f"{error.filename}:{error.lineno}: {error.message}") from error
+
+
+def _suggest(name: str) -> str:
+    """Return how to get a missing template: by another name, by a download, or by writing it."""
+    # imported for an error only
+    import yaml
+
+    program = name.partition("/")[0]
+    if siblings := [each for each in template_names() if each.startswith(f"{program}/")]:
+        return nearest(name, siblings)
+    released = program.removesuffix("_released")
+    if released in yaml.safe_load((package_conf() / "downloads.yaml").read_text(encoding="utf-8")):
+        return f"For the prompts of a released program: kgqa data download {released}"
+    return f"Create {prompt_folders()[0] / name}.j2"
 
 
 def _block(template: Template, block: str, context: Context) -> str:

@@ -294,6 +294,27 @@ def test_own_judge_runs(kgqa: Run, tmp_path: Path) -> None:
     assert subprocess.run(tested, cwd=tmp_path, capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        pytest.param("severe", None, "Create prompts/severe/verdict.j2", id="missing"),
+        pytest.param("lenient", "Is it right?", "verdict.j2: no {% block user %}", id="no block"),
+    ],
+)
+def test_judge_without_its_prompt_makes_no_call(
+    kgqa: Run, tmp_path: Path, name: str, text: str | None, message: str
+) -> None:
+    kgqa(f"new judge {name}")
+    template = tmp_path / "prompts" / name / "verdict.j2"
+    template.unlink()
+    if text is not None:
+        template.write_text(text, encoding="utf-8")
+    out = kgqa(f"run method=golden dataset=demo engine=scripted limit=1 judge={name}")
+    assert out.startswith("kgqa: ")
+    assert message in out
+    assert not (tmp_path / "outputs" / "demo").exists()
+
+
 JUDGE = """from dataclasses import dataclass
 from kgqa.judge.judges import AnyJudge, Verdict
 

@@ -114,6 +114,7 @@ MISSING = {
         "corag_released/query",
         r"For the prompts of a released program: kgqa data download corag$",
     ),
+    "own": ("mine/verdict", r"Create prompts/mine/verdict\.j2$"),
     "typing-mistake": ("corag/queri", "Did you mean corag/query"),
 }
 
