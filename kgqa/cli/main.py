@@ -68,9 +68,11 @@ def _run(arguments: Sequence[str]) -> int:
     from kgqa.cli.terminal import Terminal
     from kgqa.config.overrides import find_repeated, override_key
     from kgqa.runtime.display import log_lines
+    from kgqa.util.variables import find_misspelled
 
     writes_data = any(getattr(args, option, False) for option in ("json", "stdio", "cfg"))
     terminal = Terminal(sys.stderr if writes_data else sys.stdout)
+    terminal.warn(find_misspelled(os.environ))
     for override in find_repeated(args.overrides):
         key = override_key(override)
         terminal.line(f"warning: {key}= is set more than once. The last one counts: {override}")

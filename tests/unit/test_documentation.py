@@ -11,6 +11,7 @@ import yaml
 from kgqa.cli.key_help import explain
 from kgqa.config.files import config_files, group_names
 from kgqa.reproduce.tables import load_table, table_ids
+from kgqa.util.variables import VARIABLES, find_misspelled
 from tests.shown_commands import ROOT
 
 README = ROOT / "README.md"
@@ -46,6 +47,29 @@ def find_variables() -> set[str]:
     texts = (file.read_text(encoding="utf-8") for file in (ROOT / "kgqa").rglob("*.py"))
     names = {match[1] for text in texts for match in SET_BY_USERS.finditer(text)}
     return names - SET_BY_KGQA.keys()
+
+
+def test_variables_of_kgqa_are_listed() -> None:
+    names = {name for name in find_variables() if name.startswith("KGQA_")}
+    assert names - set(VARIABLES) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("KGQA_CAHCE", "KGQA_CACHE"),
+        ("KGQA_DATA_DIR", "KGQA_DATA"),
+        ("KGQA_CACHE", None),
+        ("KGQA_TEST_ES_URL", None),
+        ("KGQA_UPDATE_GOLDEN", None),
+        ("KGQA_KILLS", None),
+        ("KGQA_FUZZ", None),
+        ("OTHER_CACHE", None),
+    ],
+)
+def test_misspelled_variable_is_reported(name: str, meant: str | None) -> None:
+    warning = f"${name} is not a variable of kgqa. Did you mean {meant}?"
+    assert list(find_misspelled([name, "PATH"])) == [warning] * (meant is not None)
 
 
 @pytest.mark.parametrize("variable", sorted(find_variables()))
