@@ -65,7 +65,9 @@ def check(session: Session) -> Leaks:
     if "graph" in needed:
         session.linker  # noqa: B018 - builds it
     _check_rankers(session, needed)
-    experiment.data.questions  # noqa: B018 - reads and checks the file
+    # reads and checks the file
+    if (note := note_unreached_limit(experiment)) is not None:
+        session.say_once(note)
     if (check_questions := getattr(experiment.method, "check", None)) is not None:
         for warning in check_questions(experiment.data.whole.questions()):
             session.say_once(f"warning: {warning}")
@@ -126,6 +128,16 @@ def _has_silent_judge(experiment: Experiment) -> bool:
     return any(
         engine["_target_"] == SCRIPTED_TARGET and not engine.get("rules") for engine in engines
     )
+
+
+def note_unreached_limit(experiment: Experiment) -> str | None:
+    """Return a line if `limit` is larger than the number of questions to which it applies, otherwise None."""
+    count, settings = len(experiment.data.questions), experiment.settings
+    if settings.limit is None or settings.shard is not None or count >= settings.limit:
+        return None
+    is_selected = settings.ids is not None or settings.sample is not None
+    owner = "the selection" if is_selected else "the dataset"
+    return f"limit={settings.limit}: {owner} has {pluralize(count, 'question')}"
 
 
 def note_real_rankers(experiment: Experiment) -> list[str]:

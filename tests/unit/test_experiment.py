@@ -15,7 +15,7 @@ from kgqa.config.composing import compose
 from kgqa.config.keys import find_sources
 from kgqa.datasets.passages import distinct_passages
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.check import check
+from kgqa.experiment.check import check, note_unreached_limit
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.identity import find_run_folder, identify
@@ -286,3 +286,21 @@ def test_title_as_evidence_is_reported(
 
     expected = f"warning: {function_line(NamesEvidence.answer)}: 'Candle Bridge' is no id"
     assert warning.startswith(expected) == is_reported
+
+
+@pytest.mark.parametrize(
+    ("overrides", "note"),
+    [
+        (["limit=500"], "limit=500: the dataset has 36 questions"),
+        (["limit=5", "sample=3"], "limit=5: the selection has 3 questions"),
+        (["limit=36"], None),
+        (["limit=40", "shard=1/2"], None),
+        ([], None),
+    ],
+    ids=["all", "sample", "equal", "shard", "unset"],
+)
+def test_limit_above_the_number_of_questions_is_noted(
+    overrides: list[str], note: str | None
+) -> None:
+    experiment = compose_experiment(["method=golden", "dataset=demo", *overrides])
+    assert note_unreached_limit(experiment) == note
