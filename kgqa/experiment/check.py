@@ -20,6 +20,7 @@ from kgqa.experiment.experiment import DEMONSTRATIONS_RANKER, RANKERS, Experimen
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
 from kgqa.judge import ROLE
+from kgqa.prompting import find_missing_inputs
 from kgqa.scoring.metrics import profile_formula
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Question
@@ -95,7 +96,7 @@ def refuse_perturbed_search(experiment: Experiment) -> None:
 
 
 def find_warnings(experiment: Experiment) -> Iterator[str]:
-    """Yield a warning for a model that is too small for real questions, and for overrides without any effect."""
+    """Yield a warning for a toy model, prompts without use or without their input, and overrides without effect."""
     dataset, model = experiment.name("dataset"), experiment.choices.get("model")
     is_real = (
         experiment.given is None
@@ -112,6 +113,8 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
             f"warning: engine=scripted gives no verdicts, so judge={experiment.name('judge')} leaves answers unscored. "
             "Choose a model for it: roles.judge=NAME, or write verdicts to engine.rules=FILE."
         )
+    for file, value in find_missing_inputs().items():
+        yield f"warning: {file} does not use {value}, as kgqa's template does. The model does not see it."
     # a key of a sweep is for the cells that use it
     groups = experiment.sweep_groups.union(experiment.choices)
     for text, _, key, value in map(parse_override, experiment.overrides):

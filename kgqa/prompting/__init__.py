@@ -10,6 +10,7 @@ Blank lines at the ends of blocks are removed. An empty block `exact` keeps them
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json, Message, Prompt
 from kgqa.util.digests import text_digest
 from kgqa.util.places import package_conf, prompt_folders
+
+# the input of a call is the first of these values that kgqa's template uses
+INPUTS = ("question", "query", "passage", "text")
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -93,6 +97,36 @@ def template_names() -> list[str]:
     return sorted(
         name.removesuffix(".j2") for name in _environment(prompt_folders()).list_templates(["j2"])
     )
+
+
+def find_missing_inputs() -> dict[Path, str]:
+    """Return the user's copies of kgqa's templates without the input that the original shows, and its name."""
+    from jinja2 import TemplateSyntaxError
+
+    own, shipped = prompt_folders()
+    gaps = {}
+    for file in sorted(own.rglob("*.j2")) if own.is_dir() else ():
+        original = shipped / file.relative_to(own)
+        if not original.is_file():
+            continue
+        values = _list_values(original)
+        expected = next((name for name in INPUTS if name in values), None)
+        # a broken template is reported when it is rendered
+        with suppress(TemplateSyntaxError):
+            if expected is not None and expected not in _list_values(file):
+                gaps[file] = expected
+    return gaps
+
+
+def _list_values(file: Path) -> set[str]:
+    """Return the names of the values that a template uses."""
+    from jinja2 import meta
+
+    text = file.read_text(encoding="utf-8", errors="replace")
+    parsed = _environment(prompt_folders()).parse(text)
+    values = meta.find_undeclared_variables(parsed)
+    # an included template can use every input
+    return values.union(INPUTS) if list(meta.find_referenced_templates(parsed)) else values
 
 
 def to_json(value: Json, indent: int | None = None) -> str:

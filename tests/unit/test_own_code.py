@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.cli.main import main
 from kgqa.config import building as parts
 from kgqa.config.building import build
 from kgqa.config.composing import compose, parse_axes
@@ -20,7 +21,7 @@ from kgqa.config.user_code import find_user_parts, hash_user_code
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, UsageError
 from kgqa.identity.program_code import program_hash
-from kgqa.prompting import render
+from kgqa.prompting import find_missing_inputs, render
 from kgqa.system.models import list_presets
 from kgqa.util.plugins import import_code
 from tests.unit.files import refusal, write
@@ -197,6 +198,37 @@ def test_template_needs_a_block_for_a_message() -> None:
         match=r"^prompts/reader/answer\.j2: no \{% block user %\}\. Write the prompt between",
     ):
         render("reader/answer", question="Who?")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "missing"),
+    [
+        pytest.param("reader/answer", "Answer this.", "question", id="no question"),
+        pytest.param("reader/answer", "Q: {{ question }}", None, id="no context"),
+        pytest.param("reader/answer", "{% include 'mine/start.j2' %}", None, id="include"),
+        pytest.param("reader/answer", "{{ question", None, id="broken"),
+        pytest.param("corag/sub_answer", "{{ documents }}", "query", id="no query"),
+        pytest.param("trace/extract", "{{ title }}", "text", id="no text"),
+        pytest.param("mine/ask", "Answer this.", None, id="own"),
+    ],
+)
+def test_copy_without_its_input_is_named(name: str, text: str, missing: str | None) -> None:
+    file = write(f"prompts/{name}.j2", f"{{% block user %}}{text}{{% endblock %}}")
+    assert find_missing_inputs() == ({file: missing} if missing else {})
+
+
+@pytest.mark.parametrize(
+    ("name", "warning"),
+    [
+        ("answer.j2", "prompts/reader/answer.j2 does not use question"),
+    ],
+    ids=["no question"],
+)
+def test_run_warns_of_prompts(capsys: pytest.CaptureFixture[str], name: str, warning: str) -> None:
+    write(f"prompts/reader/{name}", "{% block user %}Answer this.{% endblock %}")
+    words = ("method=golden", "dataset=demo", "limit=1", "engine=scripted")
+    assert main(["run", *words]) == 0
+    assert capsys.readouterr().out.count(f"warning: {warning}") == 1
 
 
 def test_render_edited_template() -> None:
