@@ -79,18 +79,32 @@ def shipped_templates() -> list[str]:
 
 
 def find_unused_templates() -> dict[Path, str]:
-    """Return the user's templates next to kgqa's that no method renders, each with a hint."""
+    """Return the user's files next to kgqa's templates that no method renders, each with a hint.
+
+    The user's own code and configurations can name such a template.
+    """
     own, shipped = prompt_folders()
+    if not own.is_dir() or own.resolve() == shipped.resolve():
+        return {}
     names = shipped_templates()
     unused = {}
-    for file in (
-        sorted(own.rglob("*.j2")) if own.is_dir() and own.resolve() != shipped.resolve() else ()
-    ):
+    for file in sorted(file for file in own.rglob("*.*") if file.is_file()):
         name = file.relative_to(own).with_suffix("").as_posix()
         siblings = [each for each in names if each.rpartition("/")[0] == name.rpartition("/")[0]]
-        if siblings and name not in names:
+        if file.suffix != ".j2":
+            # not of a note or of a backup
+            if name in names and not file.with_suffix(".j2").exists():
+                unused[file] = f"Rename it to {file.stem}.j2"
+        elif siblings and name not in names and not _is_named(name):
             unused[file] = nearest(name, siblings)
     return unused
+
+
+def _is_named(template: str) -> bool:
+    """Return whether a module or a configuration of the user contains the name of a template."""
+    files = [*user_folder().glob("*.py"), *user_conf().rglob("*.yaml")]
+    texts = (file.read_text("utf-8", "replace") for file in files if file.is_file())
+    return any(template in text for text in texts)
 
 
 def _set_source(text: str, source: str) -> str:

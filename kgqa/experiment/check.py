@@ -12,6 +12,7 @@ from kgqa.artifacts.examples import TrainedWith, id_hash, text_hash, training_of
 from kgqa.artifacts.run import SCRIPTED, SCRIPTED_TARGET, SMALL_MODEL
 from kgqa.config.files import flatten
 from kgqa.config.overrides import override_group, parse_override
+from kgqa.config.scaffolding import find_unused_templates
 from kgqa.errors import ConfigError
 from kgqa.experiment.capabilities import check_capabilities
 from kgqa.experiment.devices import find_devices
@@ -113,6 +114,8 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
             f"warning: engine=scripted gives no verdicts, so judge={experiment.name('judge')} leaves answers unscored. "
             "Choose a model for it: roles.judge=NAME, or write verdicts to engine.rules=FILE."
         )
+    for file, hint in find_unused_templates().items():
+        yield f"warning: {file}: no method renders this template. {hint}"
     for file, value in find_missing_inputs().items():
         yield f"warning: {file} does not use {value}, as kgqa's template does. The model does not see it."
     # a key of a sweep is for the cells that use it

@@ -16,6 +16,7 @@ from kgqa.config.building import build
 from kgqa.config.composing import compose, parse_axes
 from kgqa.config.files import describe_choice, groups
 from kgqa.config.keys import find_sources
+from kgqa.config.scaffolding import find_unused_templates
 from kgqa.config.settings import read_settings
 from kgqa.config.user_code import find_user_parts, hash_user_code
 from kgqa.engines.weights import Model
@@ -218,11 +219,28 @@ def test_copy_without_its_input_is_named(name: str, text: str, missing: str | No
 
 
 @pytest.mark.parametrize(
+    ("name", "code", "hint"),
+    [
+        pytest.param("reader/answr.j2", "", "Did you mean reader/answer?", id="misspelled"),
+        pytest.param("reader/answer.txt", "", "Rename it to answer.j2", id="suffix"),
+        pytest.param("reader/notes.txt", "", None, id="note"),
+        pytest.param("reader/mine.j2", "render('reader/mine')", None, id="own method"),
+        pytest.param("mine/ask.j2", "", None, id="own folder"),
+    ],
+)
+def test_template_without_use_is_named(name: str, code: str, hint: str | None) -> None:
+    file = write(f"prompts/{name}", "{% block user %}{{ question }}{% endblock %}")
+    write("mine.py", code)
+    assert find_unused_templates() == ({file: hint} if hint else {})
+
+
+@pytest.mark.parametrize(
     ("name", "warning"),
     [
         ("answer.j2", "prompts/reader/answer.j2 does not use question"),
+        ("answr.j2", "prompts/reader/answr.j2: no method renders this template. Did you mean"),
     ],
-    ids=["no question"],
+    ids=["no question", "misspelled"],
 )
 def test_run_warns_of_prompts(capsys: pytest.CaptureFixture[str], name: str, warning: str) -> None:
     write(f"prompts/reader/{name}", "{% block user %}Answer this.{% endblock %}")
