@@ -165,8 +165,8 @@ def test_missing_key(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     [error] = asked(serving(always=refuse(401, "No key")), CALLS[:1])
     assert isinstance(error, ConfigError)
     assert (
-        "engine.api_key_env names (OPENAI_API_KEY unless set otherwise) is not set: No key"
-        in str(error)
+        "engine.api_key_env names (OPENAI_API_KEY unless set otherwise) is not set: No key. "
+        "Set it, for example: export OPENAI_API_KEY=…" in str(error)
     )
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     [error] = asked(None, CALLS[:1], api_key_env="OTHER_KEY")

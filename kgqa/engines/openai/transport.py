@@ -424,7 +424,8 @@ class Transport:
         if self._headers:
             return f"the server does not accept the key of {self._group}.api_key_env: {refused.message}"
         names = f"the variable that {self._group}.api_key_env names (OPENAI_API_KEY unless set otherwise)"
-        return f"the server requires a key, and {names} is not set: {refused.message}"
+        remedy = "Set it, for example: export OPENAI_API_KEY=…"
+        return f"the server requires a key, and {names} is not set: {refused.message}. {remedy}"
 
     def _show(self, text: str) -> str:
         """Return the start of a server's text without the key."""
