@@ -61,6 +61,8 @@ def _run(arguments: Sequence[str]) -> int:
         print(escape_control(help_of(command, words)), end="")
         return 0
     if command.shows_help(words):
+        if command.function:
+            _report(2, f"{command.program}: {command.missing('key=value')}")
         print(escape_control(help_of(command)), end="", file=sys.stderr)
         return 2
     args = command.parse(words)

@@ -58,7 +58,9 @@ class Argument:
         if self.metavar:
             type_ = int if self.metavar in MINIMA else Path if self.metavar in PATHS else str
             parser.add_argument(
-                *self.names, type=type_, action="append" if "…" in self.usage else "store"
+                *self.names,
+                type=_read_days if self.metavar == "DAYS" else type_,
+                action="append" if "…" in self.usage else "store",
             )
         else:
             parser.add_argument(*self.names, action="store_true")
@@ -151,6 +153,8 @@ class Command:
         ]
         args.positionals = [word for word in left if word not in args.overrides]
         self._check_positionals(args.positionals)
+        for override in args.overrides:
+            self._refuse_option_as_key(override)
         if self.only_own:
             self._check_keys(args.overrides)
         return args
@@ -187,7 +191,10 @@ class Command:
         usages = " ".join(each.usage for each in self.positionals)
         if word.strip("-").upper() in re.findall("[A-Z]+", usages):
             return f"Write the value without it: {self.program} {usages}"
-        hint = nearest(word, [*(option.names[-1] for option in self.options), "--help"])
+        names = [option.names[-1] for option in self.options]
+        if word.partition("=")[0] == "--host" and "--port" in names:
+            return f"{self.program} listens on 127.0.0.1 only"
+        hint = nearest(word, [*names, "--help"])
         if not self.has_keys:
             return hint
         name, _, value = word.lstrip("-").partition("=")
@@ -227,6 +234,14 @@ class Command:
                 f"{words[-1]}: unexpected argument of {self.program}. Example: {self.examples.splitlines()[0]}"
             )
 
+    def _refuse_option_as_key(self, override: str) -> None:
+        """Raise a ConfigError for an option that is written like a key: port=80 for --port 80."""
+        name, _, value = override.partition("=")
+        for option in self.options:
+            if option.names[-1] == f"--{name}" and name not in self._list_keys():
+                usage = f"--{name} {value}" if option.metavar else f"--{name}"
+                raise ConfigError(f"{override}: not a key of {self.program}. Write {usage}")
+
     def _check_keys(self, overrides: Sequence[str]) -> None:
         from kgqa.config.overrides import parse_override
 
@@ -237,6 +252,13 @@ class Command:
                 if key in KEYS and not hint.startswith("Did"):
                     hint = f"{KEYS[key]}."
                 raise ConfigError(f"{override}: not a key of {self.program}. {hint}")
+
+
+def _read_days(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: must be a number of days, such as 7") from None
 
 
 class _Parser(argparse.ArgumentParser):

@@ -517,6 +517,10 @@ def _parse_axis(override: str, parser: OverridesParser) -> Axis:
         )
     values = tuple(dict.fromkeys(parsed.sweep_string_iterator()))  # each once
     if not values:
+        if isinstance(sweep, RangeSweep):
+            raise ConfigError(
+                f"{override}: no values. Write range(START,STOP) with START below STOP"
+            )
         raise ConfigError(f"{override}: no name matches. See kgqa run --help")
     span, numbers = None, list[Any](parsed.sweep_iterator())
     if isinstance(sweep, RangeSweep) and all(isinstance(number, int) for number in numbers):

@@ -19,6 +19,7 @@ from kgqa.types import Json, Question
 from kgqa.util import jsonio
 
 OFFICIAL = re.compile(r'\s*\{\s*"(answer|sp|evidence)"\s*:\s*\{')
+ID_KEYS = ("question_id", "id", "_id")
 SHOWN = 3  # question ids in a message
 
 
@@ -31,9 +32,7 @@ class OfficialFile(BaseModel):
 
 
 class PredictionLine(BaseModel):
-    question_id: Annotated[
-        str, Field(min_length=1, validation_alias=AliasChoices("question_id", "id", "_id"))
-    ]
+    question_id: Annotated[str, Field(min_length=1, validation_alias=AliasChoices(*ID_KEYS))]
 
 
 class MusiqueLine(PredictionLine):
@@ -114,6 +113,10 @@ def _prediction(record: Json, where: str) -> Prediction:
         places, answerable = line.predicted_support_idxs, line.predicted_answerable
         return Prediction(
             line.question_id, line.predicted_answer, places=places, answerable=answerable
+        )
+    if isinstance(record, dict) and record.keys().isdisjoint(ID_KEYS):
+        raise DataError(
+            f'{where}: no question_id. Write one line per question: {{"question_id": …, "answer": …}}'
         )
     question_id = parse_record(PredictionLine, record, where).question_id
     if "answer" not in record:

@@ -204,6 +204,34 @@ def test_long_values_and_folders_named_like_keys(
             id="run --limit 3",
         ),
         pytest.param(
+            "serve method=trace",
+            "method=trace: kgqa serve has no method=…: remove it",
+            id="serve method",
+        ),
+        pytest.param(
+            "serve model=m port=80",
+            "port=80: not a key of kgqa serve. Write --port 80",
+            id="port=80",
+        ),
+        pytest.param(
+            "run -m method=trace method.beam=range(5,3)",
+            "method.beam=range(5,3): no values",
+            id="empty range",
+        ),
+        pytest.param(
+            "view --host 0.0.0.0",
+            "--host: no such option of kgqa view. kgqa view listens on 127.0.0.1 only",
+            id="view --host",
+        ),
+        pytest.param(
+            "ask Who built the mill? docs", "Who built: put the question in quotes", id="ask"
+        ),
+        pytest.param(
+            "cache prune --older-than 1week",
+            "--older-than: 1week: must be a number of days, such as 7",
+            id="older-than",
+        ),
+        pytest.param(
             "evaluate pyproject.toml",
             "pyproject.toml: a file, not a run. To score answers of another program: kgqa evaluate --predictions",
             id="evaluate file",
@@ -217,6 +245,16 @@ def test_usage_error_is_one_line_with_a_fix(
     output = capsys.readouterr().err
     assert message in output
     assert output.count("\n") == 1
+
+
+@pytest.mark.parametrize("line", ["serve", "data check"])
+def test_help_of_a_command_without_keys_has_a_reason(
+    capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    assert main(line.split()) == 2
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"kgqa: kgqa {line}: key=value is missing. Example: kgqa {line} ")
+    assert second.startswith("usage: ")
 
 
 def test_last_value_of_a_key_counts(capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,7 +102,8 @@ def test_titles_of_predictions_name_passages(tmp_path: Path) -> None:
         pytest.param(
             jsonl({"id": 7, "answer": "a"}), ":1: id=7: must be a text", id="number as id"
         ),
-        pytest.param(jsonl({"answer": "a"}), ":1: no key 'question_id'", id="no id"),
+        pytest.param(jsonl({"answer": "a"}), ":1: no question_id. Write one line per", id="no id"),
+        pytest.param('{"q1": "a"}', '{"question_id": …, "answer": …}', id="mapping"),
         pytest.param(jsonl({"id": "q1"}), ":1: no answer", id="no answer"),
         pytest.param(jsonl(["q1", "a"]), "record 1: .*must be an object", id="list"),
         pytest.param(

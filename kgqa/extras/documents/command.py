@@ -9,6 +9,8 @@ from kgqa.cli.terminal import Terminal
 from kgqa.errors import ConfigError
 from kgqa.extras.documents.ask import ask_documents
 
+EXAMPLE = 'kgqa ask "Who built the mill?" notes/'
+
 
 def ask(args: Namespace, terminal: Terminal) -> int:
     """Answer a question, and print the sentences that support the answer."""
@@ -22,6 +24,10 @@ def ask(args: Namespace, terminal: Terminal) -> int:
     if len(args.positionals) < 2:
         raise args.command.missing("FILE")
     sources = [Path(each).expanduser() for each in args.positionals[1:]]
+    if " " not in question and not sources[0].exists():
+        raise ConfigError(
+            f"{question} {args.positionals[1]}: put the question in quotes: {EXAMPLE}"
+        )
     answer = ask_documents(question, sources, args.overrides, terminal, args.passages)
     if answer.error is not None:
         terminal.line(f"failed: {answer.error}", alarm=True)

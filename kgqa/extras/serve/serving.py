@@ -31,6 +31,9 @@ def compose_server(overrides: Sequence[str]) -> Experiment:
 
     Raises ConfigError: they name neither.
     """
+    for override in overrides:
+        if override_group(override) == "method":
+            raise ConfigError(f"{override}: kgqa serve has no method=…: remove it")
     named = {override_group(override).partition(".")[0] for override in overrides}
     needs = [
         need
