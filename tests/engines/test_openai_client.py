@@ -221,6 +221,13 @@ def test_other_server_or_model(
     assert not server.asked
 
 
+def test_https_address_of_an_http_server(serving: Serving) -> None:
+    server = serving()
+    [error] = asked(server, CALLS[:1], base_url=server.url.replace("http:", "https:"))
+    assert isinstance(error, ConfigError)
+    assert str(error).endswith(f"the server speaks http: write server={server.url}")
+
+
 def test_served_model_has_another_name(serving: Serving) -> None:
     (server := serving()).models = [{"id": "gemma"}]
     assert texts(asked(server, CALLS[:1], served_model="gemma")) == REPLIES[:1]

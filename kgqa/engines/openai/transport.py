@@ -38,6 +38,8 @@ KEEPALIVE = 4.0
 MAX_BYTES = 32 << 20  # of a response
 SHOWN = 120  # characters of an invalid response
 RATE_LIMITED = 429
+# OpenSSL's reason if a server answers a TLS handshake without encryption
+PLAIN_HTTP = "WRONG_VERSION_NUMBER"
 UNKNOWN = "the server does not know the model or the path"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # without a proxy
 BUSY = frozenset({RATE_LIMITED, 503, 529})  # statuses of an overloaded server
@@ -303,6 +305,9 @@ class Transport:
                 return response.status, response.headers, bytes(body)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             key = "server=" if self._group == "engine" else f"{self._group}.base_url"
+            if getattr(getattr(error, "os_error", None), "reason", "") == PLAIN_HTTP:
+                key = f"{key.rstrip('=')}=http{self.url.removeprefix('https')}"
+                raise ConfigError(f"{self.url}: the server speaks http: write {key}") from error
             remedy = f"Start the server, or correct {key}."
             is_closed = (
                 isinstance(error, aiohttp.ClientConnectorError)
