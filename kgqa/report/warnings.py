@@ -35,3 +35,13 @@ def find_worthless_answers(metrics: Metrics) -> Iterator[str]:
     for problem, count in counts.items():
         if 2 * count > answered:
             yield f"warning: {count:,} of {answered:,} answers are {problem}"
+
+
+def find_cut_prompts(metrics: Metrics) -> Iterator[str]:
+    """Yield a line if the server truncated more than half of the prompts, so that the model has not read the rest."""
+    flagged = metrics.cost.method.flags.get("cut_prompt")
+    if flagged is not None and flagged.share > 1 / 2:
+        yield (
+            f"warning: the server truncated {flagged.calls:,} of {metrics.cost.method.calls:,} prompts, so the scores "
+            "are not those of the method. Increase its context length, or set a smaller model.context"
+        )

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.metrics import Flagged, Metrics
 from kgqa.artifacts.run import FinishedRun
 from kgqa.report.run_report import Headline, headlines, notices
-from kgqa.report.warnings import find_worthless_answers
+from kgqa.report.warnings import find_cut_prompts, find_worthless_answers
 from kgqa.util.text import duration
 
 RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
@@ -161,3 +161,13 @@ def test_worthless_answers_have_a_warning(empty: int, cut: int, expected: list[s
         questions=5, failed=1, answerless=empty, flags={"truncated_answer": cut}
     )
     assert list(find_worthless_answers(metrics)) == expected
+
+
+@pytest.mark.parametrize(("cut", "is_warned"), [(5, False), (6, True)], ids=["half", "more"])
+def test_truncated_prompts_have_a_warning(cut: int, is_warned: bool) -> None:
+    metrics = Metrics.read(RUN)
+    method = metrics.cost.method.replace(
+        calls=10, flags={"cut_prompt": Flagged(calls=cut, share=cut / 10)}
+    )
+    lines = list(find_cut_prompts(metrics.replace(cost=metrics.cost.replace(method=method))))
+    assert [f"truncated {cut} of 10 prompts" in line for line in lines] == [True] * is_warned
