@@ -28,6 +28,8 @@ SCRIPTED = "scripted"
 SMALL_MODEL = "smollm2_135m"
 SCRIPTED_TARGET = "kgqa.engines.scripted.Scripted"  # in its configuration
 MADE_UP = "engine=scripted calls no model, so the scores are meaningless"
+# methods that read the gold passages, so that tables do not rank them
+UPPER_BOUNDS = ("golden",)
 # roles that use the reader's model if they have none
 AS_READER = ("explorer", "completer", "teacher", "fact_filter", "summarizer")
 Setting = tuple[str, str, str]  # key, value, source
@@ -96,6 +98,10 @@ class FinishedRun:
         models = f" with {', '.join(named)}" if named else ""
         answered = f": {self.metrics.answered_text}" if self.metrics.failed else ""
         return f"{self.choices['method']} on {self.choices['dataset']}{models}{answered}"
+
+    @property
+    def is_upper_bound(self) -> bool:
+        return self.choices["method"] in UPPER_BOUNDS
 
     @property
     def simulation_note(self) -> str:

@@ -10,7 +10,7 @@ from math import fsum
 from pathlib import Path
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
-from kgqa.artifacts.run import SWEEP, FinishedRun
+from kgqa.artifacts.run import SWEEP, UPPER_BOUNDS, FinishedRun
 from kgqa.artifacts.sweep import REPEAT, SET, Cell, Sweep
 from kgqa.config.overrides import override_values
 from kgqa.config.run_keys import RunSettings
@@ -200,6 +200,14 @@ class PaperTable:
     def datasets(self) -> list[str]:
         return list(dict.fromkeys(entry.dataset for entry in self.entries))
 
+    @cached_property
+    def upper_bounds(self) -> list[str]:
+        """Return the rows that are not ranked, if there are others."""
+        bounds = {
+            self.names[id(each)]: None for each in self.entries if each.method in UPPER_BOUNDS
+        }
+        return list(bounds) if len(bounds) < len(self.rows) else []
+
     @property
     def groups(self) -> list[str]:
         """Return the groups of columns: the datasets, and their mean."""
@@ -298,19 +306,20 @@ class PaperTable:
             return [self._cost_cell(metric, value) for value in values]
         sign = -1 if metric in METRICS and METRICS[metric].lower_is_better else 1
         numbers = [None if value is None else round(value, 1) for value in values]
-        ranked = sorted({sign * value for value in numbers if value}, reverse=True)
-        marks = (
-            dict(zip(ranked, ("best", "second"), strict=False))
-            if len(set(numbers) - {None}) > 1
-            else {}
-        )
+        contest = {
+            sign * value
+            for row, value in zip(self.rows, numbers, strict=True)
+            if value is not None and row not in self.upper_bounds
+        }
+        ranked = sorted((value for value in contest if value), reverse=True)
+        marks = dict(zip(ranked, ("best", "second"), strict=False)) if len(contest) > 1 else {}
         return [
             MarkedCell("–")
             if value is None
             else MarkedCell(
                 f"{value:.1f}{self._interval(row, group, metric)}"
                 f"{self.significant.get((row, group, metric), '')}",
-                marks.get(sign * value, "") if value else "",
+                marks.get(sign * value, "") if value and row not in self.upper_bounds else "",
             )
             for row, value in zip(self.rows, numbers, strict=True)
         ]
@@ -354,6 +363,9 @@ class PaperTable:
             else f"The 95% intervals of single scores end at most {self._widest():.1f} points from the score.",
             "Best: bold. Second best: underlined.",
         ]
+        if self.upper_bounds:
+            bounds = " and ".join(map(self.show, self.upper_bounds))
+            parts.append(f"{bounds}: an upper bound that reads the gold passages, and not ranked.")
         if self.baseline is not None:
             correction = CORRECTED_P[self.correction][1]
             parts.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +30,7 @@ NOTE = (
     "significantly below the best of its column (paired test over the same questions, p < 0.05 after Holm's "
     "correction over the column). Costs are computed as if no reply had been cached."
 )
+UPPER_BOUND = "golden reads the gold passages. It is an upper bound, and not ranked."
 
 
 REPEATS_NOTE = (
@@ -109,15 +110,20 @@ class SweepReport:
     def _table(self, title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
         rows = [[MarkedCell(row.numbers), *row.values(axes, self.base)] for row in group]
         header = ["cell", *(axes or ["settings"])]
+        bounds = {n for n, row in enumerate(group) if row.first.run.is_upper_bound}
         for column in columns():
             figures = [row.measure(column) for row in group]
             if any(figures):
                 header.append(column.label)
                 shares = [row.shares(column.score) for row in group]
-                marked = mark_best(figures, shares, lower_is_better=column.lower_is_better)
+                marked = mark_best(
+                    figures, shares, lower_is_better=column.lower_is_better, unranked=bounds
+                )
                 for row, entry in zip(rows, marked, strict=True):
                     row.append(entry)
-        notes = (NOTE, REPEATS_NOTE) if any(row.is_repeated for row in group) else (NOTE,)
+        notes = [NOTE]
+        notes += [REPEATS_NOTE] if any(row.is_repeated for row in group) else []
+        notes += [UPPER_BOUND] if 0 < len(bounds) < len(group) else []
         full_title = SEPARATOR.join([*_list_common(group), title])
         return Section(full_title, header, rows, notes, plots=_plots(group, axes))
 
@@ -222,25 +228,35 @@ def mark_best(
     shares: Sequence[Sequence[Shares]],
     *,
     lower_is_better: bool = False,
+    unranked: Collection[int] = (),
 ) -> list[MarkedCell]:
     """Return the cells of a column. A score has its best and second best marked, and what is significantly worse.
 
     Each cell is tested against the best over the questions that both define, with Holm's correction. shares: those of
-    the runs of each cell.
+    the runs of each cell. unranked: the numbers of cells that are neither marked nor tested.
     """
     sign = -1 if lower_is_better else 1
-    values = {n: sign * round(figure.value, 6) for n, figure in enumerate(figures) if figure}
+    values = {
+        n: sign * round(figure.value, 6)
+        for n, figure in enumerate(figures)
+        if figure and n not in unranked
+    }
     ranked = sorted(values.values(), reverse=True)
     is_score = any(figure is not None and figure.low is not None for figure in figures)
     marks, worse = dict[float, str](), set[int]()
-    if is_score and ranked[0] > ranked[-1]:
+    if is_score and ranked and ranked[0] > ranked[-1]:
         second = next(value for value in ranked if value < ranked[0])
         marks = {ranked[0]: "best"} | ({second: "second"} if ranked.count(second) == 1 else {})
         worse = _find_worse({n: value for n, value in values.items() if shares[n]}, shares, sign)
     return [
         MarkedCell("–")
         if figure is None
-        else MarkedCell(str(figure), marks.get(values[n], ""), worse=n in worse, brief=figure.brief)
+        else MarkedCell(
+            str(figure),
+            marks.get(values[n], "") if n in values else "",
+            worse=n in worse,
+            brief=figure.brief,
+        )
         for n, figure in enumerate(figures)
     ]
 

@@ -67,6 +67,13 @@ def test_equal_values_have_the_same_mark() -> None:
     assert [mark for _, mark in column(PaperTable(rows, ["em"]))] == ["best", "best", "second"]
 
 
+def test_an_upper_bound_is_not_ranked() -> None:
+    rows = [entry("golden", 1, 1, 1), entry("b", 1, 0, 1), entry("c", 1, 0, 0)]
+    table = PaperTable(rows, ["em"])
+    assert [mark for _, mark in column(table)] == ["", "best", "second"]
+    assert "Gold passages: an upper bound" in table.caption
+
+
 def test_column_without_differences_has_no_marks() -> None:
     assert [
         mark for _, mark in column(PaperTable([entry("a", 1, 0), entry("b", 0, 1)], ["em"]))

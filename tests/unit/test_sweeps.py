@@ -288,6 +288,14 @@ def test_only_significant_differences_get_a_star() -> None:
     assert column.measure(metrics.replace(failed=2)) == Measured(2, of=metrics.questions)
 
 
+def test_an_upper_bound_is_neither_marked_nor_tested() -> None:
+    figures = [Measured(each, 0.0, 100.0) for each in (75.0, 70.0, 25.0)]
+    entries = mark_best(figures, [[shares(30)], [shares(28)], [shares(10)]], unranked={0})
+    assert [entry.mark for entry in entries] == ["", "best", "second"]
+    assert [entry.worse for entry in entries] == [False, False, True]
+    assert [entry.mark for entry in mark_best(figures[:1], [[shares(30)]], unranked={0})] == [""]
+
+
 @pytest.mark.parametrize(
     ("values", "marks"),
     [
