@@ -199,6 +199,8 @@ def compare(
     seed: int = 0,
     alpha: float = ALPHA,
     correction: str = HOLM,
+    baseline: Run | str | Path | None = None,
+    metrics: Sequence[str] = (),
 ) -> Comparison:
     """Compare runs on the same questions with paired tests and flipped questions: `kgqa compare`.
 
@@ -209,12 +211,15 @@ def compare(
         in_all: compare only the questions that all runs have.
         alpha: a difference with a lower corrected p-value is significant.
         correction: holm, bh (Benjamini and Hochberg) or none.
+        baseline: compare only pairs with this run: a run, or its letter, its name in the heading, its method or folder.
+        metrics: compare only these, such as em and f1, own metrics or judge (default: all that have a test).
 
     Raises:
-        ConfigError: there is no such correction, or the runs cannot be compared.
+        ConfigError: there is no such correction, baseline or metric, or the runs cannot be compared.
     """
     check_correction(correction)
     names = [str(run.folder if isinstance(run, Run) else run) for run in runs]
+    reference = baseline.folder if isinstance(baseline, Run) else baseline
     return compare_answers(
         find_runs(names),
         profile,
@@ -222,6 +227,8 @@ def compare(
         in_all=in_all,
         alpha=alpha,
         correction=correction,
+        baseline=None if reference is None else str(reference),
+        metrics=metrics,
         missing=find_missing(find_places(names)),
     )
 

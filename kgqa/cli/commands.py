@@ -225,17 +225,18 @@ INSPECT_COMMANDS = (
         "compare",
         "compare runs on the same questions: paired tests and flipped questions",
         """kgqa compare musique/trace musique/ircot --common
-        kgqa compare outputs/sweeps/NAME correction=bh alpha=0.01""",
+        kgqa compare outputs/sweeps/NAME correction=bh alpha=0.01
+        kgqa compare outputs/sweeps/NAME baseline=golden metrics=em,f1""",
         "kgqa.cli.score:compare",
         """
         RUN …          two or more runs: each a folder, the start of its name, or last. A sweep: all its runs
         [key=value …]  scoring= rules of EM and F1, seed=0 of the intervals, difference=2 relevant points, alpha=0.05, \
-            correction=holm (also bh, none)
+            correction=holm (also bh, none), baseline=ROW: only pairs with this run, metrics=em,f1: only these
         --common       compare only the questions that all runs have
         --all          show all flipped questions (default: 10 per pair)
         --out FILE     also write the comparison, as FILE.md, FILE.tex or FILE.json. For a table with a row per run: \
             kgqa report RUN RUN … --table paper""",
-        ("scoring", "seed", "difference", "alpha", "correction"),
+        ("scoring", "seed", "difference", "alpha", "correction", "baseline", "metrics"),
         only_own=True,
     ),
 )

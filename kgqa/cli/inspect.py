@@ -23,7 +23,7 @@ from kgqa.artifacts.run import (
 )
 from kgqa.artifacts.sweep import find_missing
 from kgqa.cli.commands import EXPORTS
-from kgqa.cli.significance import check_test
+from kgqa.cli.significance import check_test, read_metrics
 from kgqa.cli.terminal import Cells, Terminal, style_text
 from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values
@@ -175,9 +175,7 @@ def _write_table(args: Namespace, form: str, terminal: Terminal) -> None:
     """Write a table for a paper, by default into the folder of the first run or sweep."""
     values = override_values(args.overrides)
     folders = [find_run(name, sweeps=True) for name in args.positionals]
-    metrics = (
-        tuple(values["metrics"].strip("[]").split(",")) if "metrics" in values else DEFAULT_METRICS
-    )
+    metrics = read_metrics(values) or DEFAULT_METRICS
     alpha, correction = check_test(values)
     missing = find_missing(folders)
     terminal.warn(warn_of_missing(missing))

@@ -11,7 +11,7 @@ from kgqa.artifacts.evaluation import Evaluation
 from kgqa.artifacts.run import find_run
 from kgqa.artifacts.sweep import find_missing, find_places, find_runs, refuse_repeated
 from kgqa.cli.commands import CALIBRATION_KEYS, QUESTION_KEYS
-from kgqa.cli.significance import check_test
+from kgqa.cli.significance import check_test, read_metrics
 from kgqa.cli.terminal import Terminal
 from kgqa.config.building import check_value
 from kgqa.config.composing import compose
@@ -186,6 +186,8 @@ def compare(args: Namespace, terminal: Terminal) -> None:
         difference=difference,
         alpha=alpha,
         correction=correction,
+        baseline=values.get("baseline"),
+        metrics=read_metrics(values),
         in_all=args.common,
         flips=flips,
         missing=missing,

@@ -14,6 +14,12 @@ Significance = Annotated[
 ]
 
 
+def read_metrics(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of metrics=. Without the key there are none."""
+    names = values.get("metrics", "").strip("[]").split(",")
+    return tuple(name.strip() for name in names if name.strip())
+
+
 def check_test(values: Mapping[str, str]) -> tuple[float, str]:
     """Return alpha= and correction=. Raises ConfigError: one is not valid."""
     alpha = check_value("alpha", values.get("alpha", f"{ALPHA:g}"), Significance)

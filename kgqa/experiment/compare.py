@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import combinations, permutations, product
+from itertools import permutations, product
 from pathlib import Path
 from string import ascii_uppercase
 
@@ -13,15 +13,16 @@ from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.run import MADE_UP
 from kgqa.artifacts.sweep import Cell
 from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
-from kgqa.report.columns import list_missing
+from kgqa.report.columns import SEPARATOR, list_missing
 from kgqa.report.comparison import ComparisonTable
-from kgqa.report.evaluation import comparison_section
+from kgqa.report.evaluation import CORRECTED_P, comparison_section
+from kgqa.report.names import title_row
 from kgqa.report.page import notebook_html
 from kgqa.report.paper import name_entries, read_entries
 from kgqa.report.section import Section, Value, latex, markdown
-from kgqa.scoring.comparison import ALPHA, HOLM, Difference, compare
+from kgqa.scoring.comparison import ALPHA, HOLM, Difference, compare, pair_runs
 from kgqa.scoring.corrected import share
 from kgqa.scoring.metrics import exact_match
 from kgqa.scoring.questions import METRICS, ScoredQuestion
@@ -35,6 +36,7 @@ SUFFIXES = (".md", ".tex", ".json")
 # A to Z, then AA to ZZ
 LETTERS = (*ascii_uppercase, *map("".join, product(ascii_uppercase, repeat=2)))
 FOLLOWED = "Followed the evidence"
+JUDGE = "judge"
 PAIR = " – "  # between the letters of two runs
 FATES = ("followed", "own knowledge", "abstained", "another answer")
 Shares = list[float | None]
@@ -128,6 +130,8 @@ def compare_answers(
     difference: float = DIFFERENCE,
     alpha: float = ALPHA,
     correction: str = HOLM,
+    baseline: str | None = None,
+    metrics: Sequence[str] = (),
     in_all: bool = False,
     flips: int | None = None,
     missing: Sequence[Cell] = (),
@@ -138,23 +142,28 @@ def compare_answers(
         difference: the points for equality, and for which the number of questions is estimated.
         alpha: a difference with a lower corrected p-value is significant.
         correction: holm, bh (Benjamini and Hochberg) or none.
+        baseline: compare only pairs with this run: its letter, its name in the heading, its method or its folder.
+        metrics: compare only these, in this order: tested ones of `METRICS`, or judge. Empty: all.
         in_all: compare only the questions that all runs have.
         flips: the maximum number of flipped questions per pair; None: all.
         missing: the cells of sweeps that are not among the folders, as they have no results.
 
     Raises:
-        ConfigError: the runs have different questions or profiles.
+        ConfigError: the runs have different questions or profiles, or there is no such baseline or metric.
         DataError: one is not the folder of a finished run.
     """
+    _check_metrics(metrics)
     opened = [open_run(folder, profile) for folder in folders]
     if len(profiles := sorted({run.profile for run in opened})) > 1:
         raise ConfigError(f"scored by {' and '.join(profiles)}. Choose one with scoring=")
     runs = name_runs(opened, common=in_all)
     scores = compare_share_tests(runs)
     verdicts, notes = _verdicts(runs)
-    tested = {**scores, **({"judge": verdicts} if verdicts else {})}
-    differences = compare(tested, seed, alpha=alpha, correction=correction)
+    tested = _choose_metrics({**scores, **({JUDGE: verdicts} if verdicts else {})}, metrics)
+    reference = None if baseline is None else _find_baseline(baseline, runs)
+    differences = compare(tested, seed, alpha=alpha, correction=correction, baseline=reference)
     title = f"{pluralize(len(runs['A'].questions), 'question')}, profile {profiles[0]}"
+    title += f", {pluralize(len(differences), 'test')} with {CORRECTED_P[correction][1]}"
     if in_all:
         title += f" (those that all runs have; A has {len(opened[0].questions):,})"
     lines = [*describe_runs(runs), *_count_failed(runs), *_warn_of_data(runs)]
@@ -162,11 +171,65 @@ def compare_answers(
     sections = [
         comparison_section(differences, difference, correction),
         *_followed(runs),
-        *_flips(runs, verdicts or scores["EM"], flips),
+        *_flips(runs, verdicts or scores["EM"], flips, pair_runs(list(runs), reference)),
     ]
     names = {letter: run.name for letter, run in runs.items()}
     heading = "\n".join([title, *lines, *notes])
     return Comparison(heading, sections, names, differences, profiles[0], correction, missing)
+
+
+def _check_metrics(metrics: Sequence[str]) -> None:
+    """Raise a ConfigError for a metric that has no test."""
+    tested = [name for name, metric in METRICS.items() if metric.tested]
+    known = [*tested, JUDGE]
+    for name in metrics:
+        if name not in known:
+            raise ConfigError(f"metrics={name}: no score with a test. {nearest(name, known)}")
+
+
+def _choose_metrics(
+    scores: Mapping[str, Mapping[str, Shares]], metrics: Sequence[str]
+) -> Mapping[str, Mapping[str, Shares]]:
+    """Return the scores of these metrics by label, or all. Raises ConfigError: the runs share no verdicts."""
+    if not metrics:
+        return scores
+    if JUDGE in metrics and JUDGE not in scores:
+        raise ConfigError(
+            f"metrics={JUDGE}: these runs have no verdicts of the same judge. "
+            "Run kgqa evaluate RUN … judge=NAME with all of them"
+        )
+    labels = [JUDGE if name == JUDGE else METRICS[name].label for name in metrics]
+    return {label: scores[label] for label in labels}
+
+
+def _find_baseline(text: str, runs: Runs) -> str:
+    """Return the letter of the run with this letter, name, method or folder, or start of a name such as "demo/trace".
+
+    Raises:
+        ConfigError: no run matches, or several do.
+    """
+    names = _name_by_differences(runs)
+    folder = Path(text)
+    # the first kind of name that matches is used
+    kinds = [
+        [each for each in runs if text in (each, names[each], title_row(names[each]))],
+        [each for each, run in runs.items() if folder.resolve() == Path(run.name).resolve()],
+        [each for each in runs if text in _list_methods(names[each])],
+        [each for each, run in runs.items() if f"/{folder}" in f"/{run.name}"],
+    ]
+    letters = next(filter(None, kinds), [])
+    if not letters:
+        raise ConfigError(f"baseline={text}: no such run. {nearest(text, set(names.values()))}")
+    if len(letters) > 1:
+        raise ConfigError(
+            f"baseline={text}: matches the runs {', '.join(letters)}. Write the letter of one"
+        )
+    return letters[0]
+
+
+def _list_methods(name: str) -> list[str]:
+    """Return the method of a run's name, as in commands and as in papers."""
+    return [each.partition(SEPARATOR)[0] for each in (name, title_row(name))]
 
 
 def name_runs(opened: list[AnsweredQuestions], *, common: bool) -> Runs:
@@ -352,10 +415,15 @@ def _fate(plain: ScoredQuestion, perturbed: ScoredQuestion) -> str:
     return "abstained" if perturbed.abstained else "another answer"
 
 
-def _flips(runs: Runs, right: Mapping[str, Shares], limit: int | None) -> list[Section]:
-    """Return, for each pair, the questions that one run has right and the other wrong, in order."""
+def _flips(
+    runs: Runs,
+    right: Mapping[str, Shares],
+    limit: int | None,
+    pairs: Sequence[tuple[str, str]],
+) -> list[Section]:
+    """Return, for each of these pairs, the questions that one run has right and the other wrong, in order."""
     sections = []
-    for first, second in combinations(runs, 2):
+    for first, second in pairs:
         rows = []
         for question, a, b in zip(runs[first].questions, right[first], right[second], strict=True):
             if a is not None and b is not None and a != b:

@@ -58,17 +58,18 @@ def compare(
     *,
     alpha: float = ALPHA,
     correction: str = HOLM,
+    baseline: str | None = None,
 ) -> list[Difference]:
     """Compare every pair of runs in every metric. `scores[metric][run]`: one share per question, in the same order.
 
     A metric of zeros and ones is tested by McNemar's exact test, others by a paired permutation test. Questions that
     are undefined (None) for one of the two runs, and pairs without questions, are skipped.
 
-    correction: a name of `CORRECTIONS`.
+    correction: a name of `CORRECTIONS`. baseline: see `pair_runs`.
     """
     differences = []
     for metric, runs in scores.items():
-        for first, second in combinations(runs, 2):
+        for first, second in pair_runs(list(runs), baseline):
             pairs = [
                 (mine, theirs)
                 for mine, theirs in zip(runs[first], runs[second], strict=True)
@@ -81,6 +82,13 @@ def compare(
         replace(difference, adjusted=p, alpha=alpha)
         for difference, p in zip(differences, adjusted, strict=True)
     ]
+
+
+def pair_runs(runs: Sequence[str], baseline: str | None = None) -> list[tuple[str, str]]:
+    """Return every pair of runs, or with a baseline the pairs of each other run and the baseline."""
+    if baseline is None:
+        return list(combinations(runs, 2))
+    return [(run, baseline) for run in runs if run != baseline]
 
 
 def mcnemar(wins: int, losses: int) -> float:

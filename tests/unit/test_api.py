@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,44 @@ def test_a_list_of_values_sweeps_and_its_runs_compare() -> None:
     assert second == f"B  no_context  {runs[1].folder}"
     assert warning.startswith("warning: engine=scripted calls no model")
     assert "<table" in comparison._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "baseline",
+    ["B", "golden", "Gold passages", "outputs/demo/golden", "demo/golden"],
+    ids=["letter", "label", "label of papers", "folder", "start of a folder"],
+)
+def test_only_pairs_with_the_baseline_are_corrected(baseline: str) -> None:
+    runs = kgqa.sweep(method=["no_context", "golden", "all_documents"], display=QUIET, **QUICK)
+    if baseline == "outputs/demo/golden":
+        baseline = str(runs[1].folder)
+    compared = kgqa.compare(*runs, baseline=baseline, metrics=["f1"])
+    pairs = [(each.metric, each.first, each.second) for each in compared.differences]
+    assert pairs == [("F1", "A", "B"), ("F1", "C", "B")]
+    assert compared.heading.startswith("3 questions, profile musique, 2 tests with Holm's corr")
+    assert "over 2 tests" in compared.table.caption
+
+
+def test_baseline_can_be_a_run_and_a_method() -> None:
+    runs = kgqa.sweep("method=golden,no_context", "seed=0,1", display=QUIET, **QUICK)
+    several = "baseline=golden: matches the runs A, B. Write the letter of one"
+    assert refusal(partial(kgqa.compare, *runs, baseline="golden")).startswith(several)
+    compared = kgqa.compare(*runs, baseline=runs[3])
+    assert {each.second for each in compared.differences} == {"D"}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"baseline": "goldn"}, "baseline=goldn: no such run. Did you mean golden?"),
+        ({"metrics": ["em1"]}, "metrics=em1: no score with a test. Did you mean em?"),
+        ({"metrics": ["judge"]}, "metrics=judge: these runs have no verdicts of the same judge"),
+    ],
+    ids=["baseline", "metric", "judge"],
+)
+def test_unknown_baseline_or_metric(chosen: dict[str, Any], message: str) -> None:
+    runs = kgqa.sweep(method=["golden", "no_context"], display=QUIET, **QUICK)
+    assert refusal(partial(kgqa.compare, *runs, **chosen)).startswith(message)
 
 
 def test_comparison_of_a_sweep_is_tables_and_rows() -> None:

@@ -176,11 +176,6 @@ def test_long_values_and_folders_named_like_keys(
             id="new metric f1",
         ),
         pytest.param(
-            "compare a b metrics=f1",
-            "metrics=f1: not a key of kgqa compare. All metrics are measured and compared",
-            id="compare metrics",
-        ),
-        pytest.param(
             "models all", "models all: no such command. Choose from: trained", id="models all"
         ),
         pytest.param(
