@@ -173,6 +173,8 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
     Raises:
         ConfigError: no folder matches, or several do.
     """
+    if not sweeps and (Path(text) / SWEEP).is_file():
+        raise _refuse_sweep(text, Path(text))
     if any((Path(text) / file).is_file() for file in (IDENTITY, METRICS, PREDICTIONS, SWEEP)):
         return Path(text)
     entries = list_runs() + (list_sweeps() if sweeps else [])
@@ -185,14 +187,8 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
     if not matches and Path(text).is_dir():
         # its reader reports what is missing
         return Path(text)
-    if not matches and Path(text).is_file():
-        raise ConfigError(
-            f"{text}: a file, not a run. To score answers of another program: "
-            f"kgqa evaluate --predictions {text} dataset=NAME"
-        )
     if not matches:
-        remedy = "Separate names by spaces" if "," in text else "List runs: kgqa runs"
-        raise ConfigError(f"{text}: no finished run matches. {remedy}")
+        raise _refuse_unknown(text, sweeps=sweeps)
     if len(matches) > 1:
         more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
         names = ", ".join(entry.name for entry in matches[:SHOWN])
@@ -200,6 +196,50 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
             f"{text}: matches several runs: {names}{more}. Add more of the name. kgqa runs shows how they differ."
         )
     return matches[0].folder
+
+
+def _refuse_unknown(text: str, *, sweeps: bool) -> ConfigError:
+    """Return the error for a name that no run has."""
+    if Path(text).is_file():
+        return ConfigError(
+            f"{text}: a file, not a run. To score answers of another program: "
+            f"kgqa evaluate --predictions {text} dataset=NAME"
+        )
+    # SWEEP/METHOD, as a cell is sometimes named
+    for name in (text.rstrip("/"), text.rpartition("/")[0]):
+        folder = None if sweeps else _find_sweep(name)
+        if folder:
+            return _refuse_sweep(name, folder)
+    remedy = "Separate names by spaces" if "," in text else "List runs: kgqa runs"
+    return ConfigError(f"{text}: no finished run matches. {remedy}")
+
+
+def _find_sweep(text: str) -> Path | None:
+    """Return the folder of the sweep with this name or path."""
+    if (Path(text) / SWEEP).is_file():
+        return Path(text)
+    entries = list_sweeps()
+    return next(
+        (entry.folder for entry in entries if text in (entry.name, entry.parts[-1])),
+        None,
+    )
+
+
+def _refuse_sweep(text: str, folder: Path) -> ConfigError:
+    """Return the error for a sweep where one run is needed. It lists runs of the sweep."""
+    # the module of sweeps imports this one
+    from kgqa.artifacts.sweep import Sweep
+
+    cells = []
+    with suppress(DataError):
+        cells = [cell for cell in Sweep.read(folder).cells if cell.run and cell.is_finished]
+    if not cells:
+        return ConfigError(f"{text} is a sweep without finished runs. List runs: kgqa runs")
+    names = [
+        f"{str(cell.run).removeprefix(f'{outputs()}/')} ({cell.name})" for cell in cells[:SHOWN]
+    ]
+    more = f" and {len(cells) - SHOWN} more" if len(cells) > SHOWN else ""
+    return ConfigError(f"{text} is a sweep: name one of its runs: {', '.join(names)}{more}")
 
 
 def matching(text: str, entries: Sequence[RunEntry]) -> list[RunEntry]:

@@ -104,6 +104,15 @@ def test_unknown_baseline_or_metric(chosen: dict[str, Any], message: str) -> Non
     assert refusal(partial(kgqa.compare, *runs, **chosen)).startswith(message)
 
 
+@pytest.mark.parametrize("name", ["main", "sweeps/main", "outputs/sweeps/main", "main/golden"])
+def test_sweep_in_place_of_a_run_lists_its_runs(name: str) -> None:
+    golden_run, _ = kgqa.sweep(name="main", method=["golden", "no_context"], display=QUIET, **QUICK)
+    folder = golden_run.folder.relative_to("outputs")
+    sweep = name.removesuffix("/golden")
+    message = f"{sweep} is a sweep: name one of its runs: {folder} (method=golden), demo/no_context"
+    assert refusal(kgqa.load, name).startswith(message)
+
+
 def test_comparison_of_a_sweep_is_tables_and_rows() -> None:
     kgqa.sweep(method=["no_context", "golden"], display=QUIET, **QUICK)
     (sweep,) = Path("outputs/sweeps").iterdir()

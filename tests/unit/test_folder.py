@@ -250,7 +250,7 @@ def test_sweeps_and_other_folders() -> None:
         == find_run("last", sweeps=True)
         == sweep
     )
-    assert "beams: no finished run matches" in refusal(find_run, "beams")
+    assert "beams is a sweep without finished runs" in refusal(find_run, "beams")
     assert [each.name for each in list_sweeps()] == ["sweeps/beams"]
     assert [each.name for each in list_runs()] == ["demo/trace/small/a"]
     assert "List runs: kgqa runs" in refusal(find_run, "0f")
