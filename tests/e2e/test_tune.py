@@ -48,6 +48,12 @@ def test_equal_scores_and_made_up_replies_are_named(kgqa: Kgqa) -> None:
     assert "method.passages_per_step=1 (chosen)" in words
 
 
+def test_tables_have_the_label_of_the_score(kgqa: Kgqa) -> None:
+    ran = kgqa(*IRCOT, "tune.metric=support_recall", "tune.dev=2", "tune.test=2")
+    assert "support recall chosen on dev, measured on test" in ran.out
+    assert "support_recall" not in ran.out
+
+
 def test_sets_of_examples_give_mean_and_deviation(kgqa: Kgqa) -> None:
     ran = kgqa(*IRCOT, "tune.metric=support_recall", "tune.dev=2", "tune.test=3", "tune.sets=1,2,3")
     result = record(ran)

@@ -15,6 +15,6 @@ def tune(args: Namespace, terminal: Terminal) -> int:
     if tuning.dry_run:
         return show_estimates(tuning.on_dev, terminal)
     tuned = tuning.run(terminal)
-    terminal.sections(f"{tuning.keys.metric} chosen on dev, measured on test", tuned.sections())
+    terminal.sections(f"{tuning.label} chosen on dev, measured on test", tuned.sections())
     terminal.result(tuned.file)
     return 0 if tuned.is_complete else 2

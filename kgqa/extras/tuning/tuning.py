@@ -22,6 +22,7 @@ from kgqa.experiment.identity import find_run_folder
 from kgqa.report.section import Section, Value, markdown
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
+from kgqa.scoring.questions import METRICS
 from kgqa.sweeps.cells import check_metric, experiment_of, freeze, freeze_cells
 from kgqa.sweeps.launching import run_in_folder
 from kgqa.types import Json, Question
@@ -98,6 +99,12 @@ class Tuning:
     def metric(self) -> tuple[str, str]:
         """Return the score to maximize, and its key for messages."""
         return self.keys.metric, "tune.metric"
+
+    @property
+    def label(self) -> str:
+        """Return the name of the score in tables."""
+        name = self.keys.metric
+        return METRICS[name].label if name in METRICS else name
 
     @property
     def sets(self) -> tuple[str, ...]:
@@ -328,7 +335,7 @@ class Tuned:
         """Return the candidates on dev, and the choice on test if it is finished."""
         (dev, test), (mean, deviation) = self.tuning.parts, self.mean_and_deviation
         text = f"{dev.questions:,} dev and {test.questions:,} test questions, none in both. Their ids are in tune.json."
-        header = ("settings", self.tuning.keys.metric)
+        header = ("settings", self.tuning.label)
         tried = [
             (f"{cell.name}{' (chosen)' if cell.number == self.chosen else ''}", self._score(cell))
             for cell in self.tried
