@@ -528,6 +528,10 @@ def _parse_axis(override: str, parser: OverridesParser) -> Axis:
     return Axis(override, key, values, swept=True, span=span)
 
 
+# the name of the cell of a sweep in which no setting differs
+ONLY_CELL = "all"
+
+
 def expand_grid(axes: Sequence[Axis]) -> list[tuple[str, list[str]]]:
     """Return name and overrides of every cell. The last axis varies fastest.
 
@@ -541,5 +545,5 @@ def expand_grid(axes: Sequence[Axis]) -> list[tuple[str, list[str]]]:
     named = []
     for overrides in product(*(axis.overrides() for axis in axes)):
         varying = [override for axis, override in zip(axes, overrides, strict=True) if axis.swept]
-        named.append((" ".join(varying) or "all", list(overrides)))
+        named.append((" ".join(varying) or ONLY_CELL, list(overrides)))
     return named

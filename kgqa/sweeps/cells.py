@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kgqa.artifacts.sweep import REPEAT, SET, Cell, Sweep, cell_file
 from kgqa.cache.store import CallCache
+from kgqa.config.composing import ONLY_CELL
 from kgqa.config.files import flatten, format_yaml, load_yaml
 from kgqa.config.overrides import override_values
 from kgqa.config.settings import read_settings
@@ -79,13 +80,14 @@ def repeat_cells(named: Iterable[tuple[str, Sequence[str]]], count: int) -> list
     """
     cells = list[Cell]()
     for name, overrides in named:
+        prefix = "" if name == ONLY_CELL else f"{name} "
         first = compose_experiment(overrides)
         start = first.config["method"].get("demonstration_set")
         has_sets = start is not None and SET not in override_values(overrides)
         for repeat in range(1, count + 1):
             changes = [f"{REPEAT}={repeat}", *([f"{SET}={start + repeat - 1}"] if has_sets else [])]
             experiment = compose_experiment([*overrides, *changes])
-            cells.append(freeze(len(cells), f"{name} {REPEAT}={repeat}".strip(), experiment))
+            cells.append(freeze(len(cells), f"{prefix}{REPEAT}={repeat}", experiment))
     return _note_groups(cells)
 
 

@@ -38,6 +38,7 @@ from kgqa.sweeps.cells import (
     freeze_cells,
     group_by_models,
     load_cell,
+    repeat_cells,
 )
 from kgqa.sweeps.running import add_cells, open_sweep
 from tests.unit.killing import contents, killed_at
@@ -47,6 +48,19 @@ RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
 
 def cells(overrides: list[str]) -> list[list[str]]:
     return [words for _, words in expand_grid(parse_axes(overrides))]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "names"),
+    [
+        (["method=golden"], ["repeat=1", "repeat=2"]),
+        (["method=golden", "seed=1,2"], [f"seed={s} repeat={r}" for s in (1, 2) for r in (1, 2)]),
+    ],
+    ids=["one cell", "several cells"],
+)
+def test_repeats_are_named_by_what_differs(overrides: list[str], names: list[str]) -> None:
+    repeats = repeat_cells(expand_grid(parse_axes(overrides)), 2)
+    assert [cell.name for cell in repeats] == names
 
 
 @pytest.mark.parametrize(
