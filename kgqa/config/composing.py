@@ -312,7 +312,7 @@ def resolve_node(group: str, name: str) -> Json:
 
 
 # groups for which `kgqa new` writes the files of a choice
-OWN = ("dataset", "judge", "method", "model", "retriever")
+OWN = ("dataset", "method", "model", "retriever")
 
 
 def _hint_at_choice(group: str, name: str, choices: Collection[str]) -> str:
@@ -334,6 +334,11 @@ def _hint_at_choice(group: str, name: str, choices: Collection[str]) -> str:
     hint = nearest(name, choices)
     if group == "experiment":
         return f"To name a sweep: sweep.name={name}. To name a run: run_name={name}. {hint}"
+    if group == "judge" and not hint.startswith("Did"):
+        return (
+            f"{hint} For a model as the judge: judge=three_way roles.judge=NAME (see kgqa models). "
+            "To add a judge: kgqa new judge NAME"
+        )
     is_new = not hint.startswith("Did") and group in OWN and name.isidentifier()
     return f"{hint} To add it: kgqa new {group} {name}" if is_new else hint
 

@@ -89,6 +89,10 @@ def test_spelling_of_a_paper_is_understood(word: str, name: str) -> None:
         ("dataset.beam=3", "Did you mean method.beam=3?"),
         ("method.beam_size=3", "Did you mean method.beam?"),
         ("experiment=s1", "To name a sweep: sweep.name=s1. To name a run: run_name=s1"),
+        (
+            "judge=gpt4",
+            "For a model as the judge: judge=three_way roles.judge=NAME (see kgqa models)",
+        ),
         ("method=zzz_new", "To add it: kgqa new method zzz_new"),
     ],
     ids=lambda text: text if "=" in text else "",
