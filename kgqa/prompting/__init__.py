@@ -10,6 +10,7 @@ Blank lines at the ends of blocks are removed. An empty block `exact` keeps them
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -176,8 +177,23 @@ def _block(template: Template, block: str, context: Context) -> str:
 def _environment(folders: tuple[Path, ...]) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    class Loader(FileSystemLoader):
+        """A loader that also notices a file that is added to an earlier folder, or removed from it."""
+
+        def get_source(
+            self, environment: Environment, template: str
+        ) -> tuple[str, str, Callable[[], bool]]:
+            source, file, is_unchanged = super().get_source(environment, template)
+            paths = [folder / template for folder in folders]
+
+            def is_current() -> bool:
+                first = next((path for path in paths if path.is_file()), None)
+                return first is not None and str(first) == file and is_unchanged()
+
+            return source, file, is_current
+
     environment = Environment(
-        loader=FileSystemLoader(folders),
+        loader=Loader(folders),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

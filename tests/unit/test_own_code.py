@@ -192,6 +192,15 @@ def test_own_templates_load_by_name() -> None:
         render("mine/bad")
 
 
+def test_prompt_that_is_added_later_is_used() -> None:
+    values = {"question": "Who?", "context": ""}
+    shipped = render("reader/answer", **values)
+    write("prompts/reader/answer.j2", "{% block user %}Mine{% endblock %}")
+    assert render("reader/answer", **values).messages[0].content == "Mine"
+    Path("prompts/reader/answer.j2").unlink()
+    assert render("reader/answer", **values) == shipped
+
+
 def test_template_needs_a_block_for_a_message() -> None:
     write("prompts/reader/answer.j2", "Question: {{ question }}")
     with pytest.raises(
