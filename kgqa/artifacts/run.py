@@ -55,7 +55,9 @@ def read_settings(folder: Path) -> dict[str, str]:
     Raises DataError: a file is missing or damaged.
     """
     stored = read(Chosen, folder / SETTINGS)
-    own = read(_Repetition, folder / IDENTITY)
+    file = folder / IDENTITY
+    # copied runs can lack it
+    own = read(_Repetition, file) if file.exists() else _Repetition()
     settings = {key: value for key, value, _ in stored.settings}
     return {**stored.choices, "seed": f"{own.seed}", "repeat": f"{own.repeat}", **settings}
 

@@ -254,11 +254,14 @@ def _name_by_differences(runs: Runs) -> dict[str, str]:
     try:
         entries = {letter: read_entries([Path(run.name)])[0] for letter, run in runs.items()}
     except DataError:
-        return {
-            letter: str((run.config or {})["choices"]["method"]) for letter, run in runs.items()
-        }
+        return {letter: _method_of(run) for letter, run in runs.items()}
     names = name_entries(list(entries.values()))
     return {letter: names[id(entry)] for letter, entry in entries.items()}
+
+
+def _method_of(run: AnsweredQuestions) -> str:
+    choices = (run.config or {}).get("choices", {})
+    return str(choices.get("method", Path(run.name).name))
 
 
 def compare_share_tests(runs: Runs) -> dict[str, dict[str, Shares]]:
