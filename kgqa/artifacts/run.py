@@ -49,6 +49,17 @@ class _Repetition(Artifact):
     repeat: int = 1
 
 
+class _ListedCell(Artifact):
+    name: str
+    run: str | None
+
+
+class _ListedSweep(Artifact):
+    """The part of `sweep.json` that a message names. The module of sweeps imports this one."""
+
+    cells: tuple[_ListedCell, ...]
+
+
 def read_settings(folder: Path) -> dict[str, str]:
     """Return the choices and settings of a run by key, with its seed and the number of its repetition.
 
@@ -229,16 +240,14 @@ def _find_sweep(text: str) -> Path | None:
 
 def _refuse_sweep(text: str, folder: Path) -> ConfigError:
     """Return the error for a sweep where one run is needed. It lists runs of the sweep."""
-    # the module of sweeps imports this one
-    from kgqa.artifacts.sweep import Sweep
-
-    cells = []
+    cells: list[_ListedCell] = []
     with suppress(DataError):
-        cells = [cell for cell in Sweep.read(folder).cells if cell.run and cell.is_finished]
+        listed = read(_ListedSweep, folder / SWEEP).cells
+        cells = [cell for cell in listed if cell.run and (Path(cell.run) / METRICS).is_file()]
     if not cells:
         return ConfigError(f"{text} is a sweep without finished runs. List runs: kgqa runs")
     names = [
-        f"{str(cell.run).removeprefix(f'{outputs()}/')} ({cell.name})" for cell in cells[:SHOWN]
+        f"{(cell.run or '').removeprefix(f'{outputs()}/')} ({cell.name})" for cell in cells[:SHOWN]
     ]
     more = f" and {len(cells) - SHOWN} more" if len(cells) > SHOWN else ""
     return ConfigError(f"{text} is a sweep: name one of its runs: {', '.join(names)}{more}")
