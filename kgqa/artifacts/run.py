@@ -113,10 +113,6 @@ class FinishedRun:
         return f"{self.choices['method']} on {self.choices['dataset']}{models}{answered}"
 
     @property
-    def is_upper_bound(self) -> bool:
-        return self.choices["method"] in UPPER_BOUNDS
-
-    @property
     def simulation_note(self) -> str:
         """Return a warning if no model was called, otherwise ""."""
         return (

@@ -254,12 +254,12 @@ def _name_by_differences(runs: Runs) -> dict[str, str]:
     try:
         entries = {letter: read_entries([Path(run.name)])[0] for letter, run in runs.items()}
     except DataError:
-        return {letter: _method_of(run) for letter, run in runs.items()}
+        return {letter: _find_method(run) for letter, run in runs.items()}
     names = name_entries(list(entries.values()))
     return {letter: names[id(entry)] for letter, entry in entries.items()}
 
 
-def _method_of(run: AnsweredQuestions) -> str:
+def _find_method(run: AnsweredQuestions) -> str:
     choices = (run.config or {}).get("choices", {})
     return str(choices.get("method", Path(run.name).name))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from kgqa.artifacts.run import UPPER_BOUNDS
 from kgqa.artifacts.sweep import REPEAT, Cell, Sweep, questions_asked
 from kgqa.errors import DataError
 from kgqa.report.columns import SEPARATOR, Column, Measured, columns, dollars, tokens
@@ -110,7 +111,11 @@ class SweepReport:
     def _table(self, title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
         rows = [[MarkedCell(row.numbers), *row.values(axes, self.base)] for row in group]
         header = ["cell", *(axes or ["settings"])]
-        bounds = {n for n, row in enumerate(group) if row.first.run.is_upper_bound}
+        methods = [row.first.run.choices["method"] for row in group]
+        bounds = {n for n, method in enumerate(methods) if method in UPPER_BOUNDS}
+        if len(bounds) == len(group):
+            # nothing else to rank
+            bounds = set()
         for column in columns():
             figures = [row.measure(column) for row in group]
             if any(figures):
@@ -123,7 +128,7 @@ class SweepReport:
                     row.append(entry)
         notes = [NOTE]
         notes += [REPEATS_NOTE] if any(row.is_repeated for row in group) else []
-        notes += [UPPER_BOUND] if 0 < len(bounds) < len(group) else []
+        notes += [UPPER_BOUND] if bounds else []
         full_title = SEPARATOR.join([*_list_common(group), title])
         return Section(full_title, header, rows, notes, plots=_plots(group, axes))
 

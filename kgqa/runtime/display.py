@@ -78,9 +78,9 @@ class Stage:
     def parts(self) -> list[str]:
         """Return the parts of `describe`, the most important first."""
         left = self.seconds_left()
-        time_left = self._elapsed() if left is None else f"{duration(left)} left"
+        time_left = self._describe_start() if left is None else f"{duration(left)} left"
         ended = f"{self.ended:,}" if self.count is None else f"{self.ended:,}/{self.count:,}"
-        return [ended, *self._failures(), time_left, *self._rates(), *self._rankings()]
+        return [ended, *self._failures(), time_left, *self._rates(), *self._count_texts()]
 
     def describe(self) -> str:
         """Return a line about a running stage."""
@@ -89,8 +89,10 @@ class Stage:
     def describe_wait(self, waits: str) -> str:
         """Return the end of a line while kgqa waits: the counts that still move or else the time, and the causes."""
         calls = total(list(self.ledger.method.values())).calls
-        counts = [*([pluralize(calls, "call")] if calls else []), *self._rankings()]
-        return " · ".join([self.parts()[0], *(counts or [self._elapsed()]), f"waiting: {waits}"])
+        counts = [*([pluralize(calls, "call")] if calls else []), *self._count_texts()]
+        return " · ".join(
+            [self.parts()[0], *(counts or [self._describe_start()]), f"waiting: {waits}"]
+        )
 
     def summary(self) -> str:
         """Return a line about a finished stage."""
@@ -100,10 +102,10 @@ class Stage:
     def _failures(self) -> list[str]:
         return [f"{self.failed:,} failed"] if self.failed else []
 
-    def _elapsed(self) -> str:
+    def _describe_start(self) -> str:
         return f"started {duration(time.monotonic() - self.started)} ago"
 
-    def _rankings(self) -> list[str]:
+    def _count_texts(self) -> list[str]:
         texts = self.ledger.ranked_texts
         return [f"{pluralize(texts, 'text')} ranked"] if texts else []
 
@@ -205,11 +207,11 @@ class PlainLines(Display):
                 # the outermost stage shows the waits of all
                 yield
                 return
-            with self._showing_waits():
+            with self._watch_waits():
                 yield
 
     @contextmanager
-    def _showing_waits(self) -> Iterator[None]:
+    def _watch_waits(self) -> Iterator[None]:
         """Write what kgqa waits for while the block runs."""
         stop = threading.Event()
         thread = threading.Thread(

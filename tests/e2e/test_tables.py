@@ -340,3 +340,20 @@ def test_citations_of_the_bounds(kgqa: Kgqa, method: str, recall: str) -> None:
     lines = Path(method, "explain.md").read_text(encoding="utf-8").splitlines()
     (line,) = (line for line in lines if line.startswith("| passages: recall"))
     assert line.split(" | ")[2].startswith(recall)
+
+
+@pytest.mark.parametrize(
+    ("methods", "is_ranked"),
+    [("golden", True), ("golden,no_context", False)],
+    ids=["alone", "with another method"],
+)
+def test_upper_bound_is_ranked_only_alone(kgqa: Kgqa, methods: str, is_ranked: bool) -> None:
+    write_rules([(".", "Pellery")], "right.jsonl")
+    write_rules([(".", "Nowhere")], "wrong.jsonl")
+    rules = "engine.rules=right.jsonl,wrong.jsonl"
+    ran = kgqa("run", "-m", f"method={methods}", "dataset=demo", "limit=2", rules, *QUICK)
+    assert ("It is an upper bound, and not ranked" in ran.out) is not is_ranked
+    kgqa("report", str(ran.folder), "--format", "md")
+    report = (ran.folder / "report.md").read_text(encoding="utf-8")
+    golden_row = next(line for line in report.splitlines() if line.startswith("| 0 |"))
+    assert ("**" in golden_row) is is_ranked
