@@ -49,8 +49,11 @@ class Ended:
     def problem(self) -> str:
         if self.code:
             return f"exit code {self.code}"
-        if "Traceback (most recent call last)" in self.output:
-            return "a traceback"
+        _, found, traceback = self.output.partition("Traceback (most recent call last)")
+        if found:
+            # its last line names the error, and is the first that is not indented
+            last = next((line for line in traceback.splitlines()[1:] if line[:1].strip()), "")
+            return f"a traceback: {last.strip()}"
         # pip is silent while it unpacks packages
         is_silent = self.silence > SILENCE and "/pip " not in self.typed
         return f"silent for {self.silence:.0f} s" if is_silent else ""
