@@ -18,6 +18,7 @@ from scripts.bench.local import Row
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
     "throughput": lambda options: throughput.measure_courses(options.repeats),
     "calls": lambda options: throughput.measure_call_cost(options.repeats),
+    "shards": lambda options: throughput.measure_shards(options.repeats),
     "vllm": lambda options: throughput.measure_vllm(options.repeats),
     "cache": lambda _: local.measure_cache(),
     "memory": lambda options: local.measure_memory(tuple(options.questions)),

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -157,6 +158,41 @@ def measure_call_cost(
             f"{label}, {calls:,} calls",
             f"{min(costs):.2f} ms ({' '.join(f'{cost:.2f}' for cost in costs)})",
             "",
+        )
+
+
+def measure_shards(repeats: int, questions: int = 2_000) -> Iterator[tuple[str, str, str]]:
+    """Yield the calls per CPU second of one process, and of two that answer a half each at the same time.
+
+    They share a server with 64 slots and the call cache of their folder. Each process pays its start, and reads
+    all questions for the passages.
+    """
+    shards = {1: ("",), 2: ("shard=1/2", "shard=2/2")}
+    rates: dict[int, list[float]] = {count: [] for count in shards}
+    with (
+        serve_endpoint() as url,
+        tempfile.TemporaryDirectory() as name,
+        ThreadPoolExecutor() as pool,
+    ):
+        command = build_command("ircot", write_questions(Path(name) / "all.jsonl", questions), url)
+        command.remove("output_dir=run")
+        for _ in range(repeats):
+            for count, parts in shards.items():
+                get_json(f"{url}/reset?slots=64&{TIMES}")
+                folder = Path(tempfile.mkdtemp(dir=name))
+                jobs = [
+                    pool.submit(measure_command, [*command, *filter(None, [part])], folder)
+                    for part in parts
+                ]
+                spent = sum(job.result().cpu for job in jobs)
+                rates[count].append(get_json(f"{url}/stats")["answered"] / spent)
+    for count, measured in rates.items():
+        values = " ".join(f"{rate:.0f}" for rate in measured)
+        ratio = f"{max(measured) / max(rates[1]):.2f}× one" if count > 1 else ""
+        yield (
+            f"shards of a run: {count}",
+            f"{max(measured):.0f} calls a CPU second ({values})",
+            ratio,
         )
 
 
