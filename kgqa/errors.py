@@ -59,6 +59,10 @@ class BudgetSpent(UsageError):
     """The budget is spent. All answers are saved."""
 
 
+class PromptError(ConfigError):
+    """A template is missing, has wrong syntax, or uses a value that the method does not pass."""
+
+
 class StorageError(UsageError):
     """The disk is full, read-only or broken."""
 

@@ -25,6 +25,7 @@ from kgqa.prompting import find_missing_inputs
 from kgqa.scoring.metrics import profile_formula
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Question
+from kgqa.util.places import prompt_folders
 from kgqa.util.registry import load_registered
 from kgqa.util.text import pluralize
 
@@ -67,6 +68,7 @@ def check(session: Session) -> Leaks:
     if "graph" in needed:
         session.linker  # noqa: B018 - builds it
     _check_rankers(session, needed)
+    _check_templates(session)
     # reads and checks the file
     if (note := note_unreached_limit(experiment)) is not None:
         session.say_once(note)
@@ -74,6 +76,15 @@ def check(session: Session) -> Leaks:
         for warning in check_questions(experiment.data.whole.questions()):
             session.say_once(f"warning: {warning}")
     return leaks
+
+
+def _check_templates(session: Session) -> None:
+    """Raise PromptError if the method's prompts of the user are invalid."""
+    if prompt_folders()[0].is_dir():
+        # slow to import, and only for the user's prompts
+        from kgqa.experiment.dry_run import check_templates
+
+        check_templates(session)
 
 
 def _check_rankers(session: Session, needed: Collection[str]) -> None:

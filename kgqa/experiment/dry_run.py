@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from math import log
 from typing import Any, TypeVar, cast
 
@@ -31,14 +31,15 @@ from kgqa.calls import (
 from kgqa.datasets.passages import distinct_passages
 from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Prices
-from kgqa.errors import ConfigError
+from kgqa.errors import ConfigError, PromptError
 from kgqa.experiment.engines import Engines
 from kgqa.experiment.prepare.indexes import index_folder
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
+from kgqa.identity.program_code import list_templates
 from kgqa.judge.judges import JudgedAnswer
 from kgqa.kg.extraction import ROLE, Extraction, parse_triples
-from kgqa.prompting import render_dry_run_reply
+from kgqa.prompting import compile_template, render_dry_run_reply
 from kgqa.protocols import ExpandingRetriever, StreamingEngine
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.costs import Tally
@@ -46,6 +47,7 @@ from kgqa.runtime.scheduler import WIDTH, CallRecord, Scheduler, with_search_pro
 from kgqa.runtime.services import Service
 from kgqa.types import Answer, Choice, Completion, Passage, Triple, Usage
 from kgqa.util.digests import digest
+from kgqa.util.places import prompt_folders
 
 T = TypeVar("T")
 # 450 characters, the mean of MuSiQue's and 2Wiki's paragraphs
@@ -125,6 +127,36 @@ def plan_calls(session: Session, shared: Shared, first: int | None = None) -> Ca
     return planner.plan
 
 
+def check_templates(session: Session) -> None:
+    """Answer the first question with simulated replies if the user has a template of the run.
+
+    Raises PromptError: a template has wrong syntax, or uses a value that the method does not pass.
+    """
+    experiment, uses_triples = session.experiment, "triples" in session.experiment.method.uses
+    extracts = uses_triples and experiment.triple_file is None
+    programs = [experiment.method, *([experiment.extractor] if extracts else [])]
+    own = [
+        name
+        for name in sorted({name for program in programs for name in list_templates(program)})
+        if (prompt_folders()[0] / f"{name}.j2").is_file()
+    ]
+    for name in own:
+        compile_template(name)
+    if not own:
+        return
+    planner, questions = Planner(session, set()), experiment.data.questions[:1]
+    if extracts:
+        planner.imagine_extraction(islice(distinct_passages(questions), 1))
+    answers = ((question.id, experiment.method.answer(question)) for question in questions)
+    # the run reports other errors of the method with their lines
+    with suppress(ConfigError):
+        planner.imagine(answers, session.engines)
+    for error in planner.errors:
+        # other errors can be of the simulated replies
+        if isinstance(error, PromptError):
+            raise error
+
+
 def plan_extraction(session: Session, passages: Iterable[Passage]) -> CallPlan:
     """Count the calls that extract the passages."""
     planner = Planner(session, set())
@@ -154,6 +186,7 @@ class Planner(Service):
         self._session, self._shared, self._engines = session, shared, session.engines
         self._done: Done = Done()
         self._triples: dict[str, tuple[Triple, ...]] = {}  # by passage
+        self.errors: list[Exception] = []  # of programs
         self._certain = self._all_calls = self._again = False
         self._imagined: set[int] = set()  # programs with an imagined reply
         self._phase = 0
@@ -235,7 +268,9 @@ class Planner(Service):
             seed=settings.call_seed,
         )
         with_searches = with_search_program(programs, self._session.search_program)
-        return {ended.key: ended.result for ended in scheduler.run(with_searches)}
+        results = {ended.key: ended.result for ended in scheduler.run(with_searches)}
+        self.errors += (each for each in results.values() if isinstance(each, Exception))
+        return results
 
     def submit(self, request: Request) -> None:
         if isinstance(request.call, RunAgent):

@@ -6,7 +6,7 @@ import re
 import traceback
 from typing import Any
 
-from kgqa.errors import KgqaError
+from kgqa.errors import KgqaError, PromptError
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import log_event
 from kgqa.util.redaction import describe_error, format_frames
@@ -30,6 +30,8 @@ def report_failure(
         kinds.add(kind)
         fields["traceback"] = "".join(traceback.format_exception(error))
         display.line(f"failed: {line}", alarm=True)
-        for frame in [] if isinstance(error, KgqaError) else format_frames(error):
-            display.line(f"  {frame}", alarm=True)
+        # of a prompt: the line of the method that does not pass the value
+        if isinstance(error, PromptError) or not isinstance(error, KgqaError):
+            for frame in format_frames(error):
+                display.line(f"  {frame}", alarm=True)
     log_event(event, line, **fields)

@@ -58,6 +58,11 @@ def program_hash(program: object) -> str:
     return text_digest(json.dumps(content, default=_plain, sort_keys=True), 12)
 
 
+def list_templates(program: object) -> list[str]:
+    """Return the names of the templates that a program can render."""
+    return sorted(_code_and_templates(type(program).__module__)[1])
+
+
 def user_code(module: str) -> str | None:
     """Return the hash of a user's module and templates, or None for kgqa's own: these components have versions."""
     if module.partition(".")[0] == "kgqa":

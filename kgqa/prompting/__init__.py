@@ -10,13 +10,15 @@ Blank lines at the ends of blocks are removed. An empty block `exact` keeps them
 from __future__ import annotations
 
 import json
+import re
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kgqa.errors import ConfigError, nearest
+from kgqa.errors import PromptError, nearest
 from kgqa.types import Json, Message, Prompt
 from kgqa.util.digests import text_digest
 from kgqa.util.places import package_conf, prompt_folders
@@ -32,9 +34,8 @@ if TYPE_CHECKING:
 def render(name: str, /, **values: object) -> Prompt:
     """Render the template `name`, e.g. "trace/select".
 
-    A missing value is an error.
-
-    Raises ConfigError: there is no such template, its syntax is wrong, or it has no block for a message.
+    Raises PromptError: there is no such template, its syntax is wrong, it has no block for a message, or it uses a
+    missing value.
     """
     template = load_template(name)
     context = template.new_context(values)
@@ -52,11 +53,11 @@ def render(name: str, /, **values: object) -> Prompt:
 def load_template(name: str) -> Template:
     """Return the template in its current state on disk.
 
-    Raises ConfigError: there is no such template, its syntax is wrong, or it has no block for a message.
+    Raises PromptError: there is no such template, its syntax is wrong, or it has no block for a message.
     """
-    template = _template(name)
+    template = compile_template(name)
     if not {"completion", "user"} & template.blocks.keys():
-        raise ConfigError(
+        raise PromptError(
             f"{template.filename}: no {{% block user %}}. Write the prompt between {{% block user %}} and "
             "{% endblock %}"
         )
@@ -69,7 +70,7 @@ def render_dry_run_reply(prompt: Prompt, number: int) -> str:
     Its template has the values `prefill`, and `number`, which differs between calls, because some methods stop at a
     repeated reply. The default reply is "unknown".
     """
-    template = _template(prompt.name)
+    template = compile_template(prompt.name)
     context = template.new_context({"number": number, "prefill": prompt.prefill})
     return _block(template, "imagined", context) if "imagined" in template.blocks else "unknown"
 
@@ -135,8 +136,11 @@ def to_json(value: Json, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-def _template(name: str) -> Template:
-    """Return the template in its current state on disk."""
+def compile_template(name: str) -> Template:
+    """Return the template in its current state on disk. Others can include it, so it needs no block.
+
+    Raises PromptError: there is no such template, or its syntax is wrong.
+    """
     from jinja2 import TemplateNotFound, TemplateSyntaxError
 
     folders = prompt_folders()
@@ -144,11 +148,11 @@ def _template(name: str) -> Template:
         return _environment(folders).get_template(f"{name}.j2")
     except TemplateNotFound as error:
         searched = ", ".join(map(str, folders[:-1]))
-        raise ConfigError(
+        raise PromptError(
             f"{name}.j2: no such template in {searched}, nor among kgqa's. {_suggest(name)}"
         ) from error
     except TemplateSyntaxError as error:
-        raise ConfigError(f"{error.filename}:{error.lineno}: {error.message}") from error
+        raise PromptError(f"{error.filename}:{error.lineno}: {error.message}") from error
 
 
 def _suggest(name: str) -> str:
@@ -168,9 +172,28 @@ def _suggest(name: str) -> str:
 def _block(template: Template, block: str, context: Context) -> str:
     try:
         text = "".join(template.blocks[block](context))
-    except Exception:  # noqa: BLE001 - raised again, with the template's lines in its traceback
-        template.environment.handle_exception()
+    except Exception as error:
+        raise _explain(error, template, context) from error
     return text if "exact" in template.blocks else text.strip("\n")
+
+
+def _explain(error: Exception, template: Template, context: Context) -> PromptError:
+    """Return the error of a template with its file, its line, and the value that was meant."""
+    from jinja2 import UndefinedError
+
+    environment = template.environment
+    try:
+        # replaces the lines of compiled code in the traceback by those of the template
+        environment.handle_exception()
+    except Exception:  # noqa: BLE001 - the same error
+        frames = traceback.extract_tb(error.__traceback__)
+    line = next((each for each in reversed(frames) if each.filename.endswith(".j2")), None)
+    place = f"{line.filename}:{line.lineno}" if line else str(template.filename)
+    if not isinstance(error, UndefinedError):
+        return PromptError(f"{place}: {type(error).__name__}: {error}")
+    message, name = f"{place}: {error}", re.fullmatch(r"'(\w+)' is undefined", str(error))
+    values = context.parent.keys() - environment.globals.keys()
+    return PromptError(f"{message}. {nearest(name[1], values)}" if name else message)
 
 
 @cache

@@ -124,15 +124,18 @@ def test_first_failure_of_each_kind_shows_own_lines(kgqa: Run, tmp_path: Path) -
     module, template = tmp_path / "mine.py", tmp_path / "prompts" / "mine" / "answer.j2"
     text = module.read_text(encoding="utf-8")
     line = text[: text.index('render("mine')].count("\n") + 1
+    # kgqa renders the prompt of the first question before the first call
     template.write_text(
-        template.read_text(encoding="utf-8").replace("context", "contexts"), encoding="utf-8"
+        template.read_text(encoding="utf-8").replace(
+            "{{ context }}", "{{ context if 'Candle' in question else contexts }}"
+        ),
+        encoding="utf-8",
     )
     ran = kgqa("run method=mine dataset=demo engine=scripted limit=3").splitlines()
-    assert [each for each in ran if "UndefinedError" in each and "kgqa:" not in each] == [
-        "failed: 2hop__demo_01: UndefinedError: 'contexts' is undefined (prompts/mine/answer.j2:5)"
+    assert [each for each in ran if "undefined" in each and "kgqa:" not in each] == [
+        "failed: 3hop1__demo_03: PromptError: prompts/mine/answer.j2:5: 'contexts' is undefined. Did you mean context?"
     ]
     assert any(each.startswith(f"  mine.py:{line}: render(") for each in ran)
-    assert "  prompts/mine/answer.j2:5: {{ contexts }}" in ran
     log = (tmp_path / ran[-1] / "log.jsonl").read_text(encoding="utf-8").splitlines()
     traces = [each["traceback"] for each in map(json.loads, log) if "traceback" in each]
     assert len(traces) == 1
@@ -313,6 +316,31 @@ def test_judge_without_its_prompt_makes_no_call(
     assert out.startswith("kgqa: ")
     assert message in out
     assert not (tmp_path / "outputs" / "demo").exists()
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        pytest.param("{{ question", "prompts/trace/select.j2:24: expected token", id="syntax"),
+        pytest.param(
+            "{{ quesion }}",
+            "prompts/trace/select.j2:23: 'quesion' is undefined. Did you mean question?",
+            id="unknown value",
+        ),
+        pytest.param("{{ question + 1 }}", "prompts/trace/select.j2:23: TypeError", id="type"),
+    ],
+)
+def test_broken_prompt_makes_no_call(kgqa: Run, tmp_path: Path, broken: str, message: str) -> None:
+    kgqa("new prompt trace/select")
+    template = tmp_path / "prompts" / "trace" / "select.j2"
+    text = template.read_text("utf-8")
+    template.write_text(text.replace("{{ question }}", broken), "utf-8")
+    rankers = "ranker=lexical demonstrations_ranker=lexical"
+    out = kgqa(f"run method=trace dataset=demo engine=scripted limit=1 {rankers}")
+    assert f"kgqa: {message}" in out
+    assert not (tmp_path / "outputs" / "demo").exists()
+    other = kgqa("run method=golden dataset=demo engine=scripted limit=1")
+    assert "0 failed" in other
 
 
 JUDGE = """from dataclasses import dataclass
