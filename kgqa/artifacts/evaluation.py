@@ -70,16 +70,18 @@ class Calibration(Artifact):
 
 
 class Evaluation(Artifact):
-    """The result of `kgqa evaluate`. `source`: a run's folder or a file. `notes`: lines for the reader."""
+    """The result of `kgqa evaluate`. `source`: a run's folder or a file. `notes`, `warnings`: lines for the reader."""
 
     source: str
     scores: ScoreSummary
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
     judge: JudgeMetrics | None = None
     calibration: Calibration | None = None
 
     def json(self) -> dict[str, Json]:  # type: ignore[override]
-        scored = {"source": self.source, **as_json(self.scores), "notes": list(self.notes)}
+        lines = {"notes": list(self.notes), "warnings": list(self.warnings)}
+        scored = {"source": self.source, **as_json(self.scores), **lines}
         judged = {"judge": self.judge, "calibration": self.calibration}
         return {
             **scored,

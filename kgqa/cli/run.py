@@ -67,21 +67,14 @@ def _run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool
 def _show_summary(experiment: Experiment, executed: Executed, terminal: Terminal) -> None:
     """Show scores in percent with 95 % intervals, then costs and warnings."""
     from kgqa.report.run_report import summary_rows
-    from kgqa.report.warnings import (
-        find_cut_prompts,
-        find_undefined_metrics,
-        find_worthless_answers,
-    )
+    from kgqa.report.warnings import find_warnings
 
     choices, metrics = experiment.choices, executed.run.metrics
     title = " · ".join(choices[group] for group in NAMED if group in choices)
     for model, calls in metrics.other_models.items():
         line = f"warning: another model answered {pluralize(calls, 'call')}: {model}"
         terminal.line(f"{line}. The run is named after {choices.get('model')}.", alarm=True)
-    terminal.lines(find_worthless_answers(metrics), alarm=True)
-    terminal.lines(find_cut_prompts(metrics), alarm=True)
-    if experiment.has_answers:
-        terminal.lines(find_undefined_metrics(metrics), alarm=True)
+    terminal.lines((f"warning: {text}" for text in find_warnings(executed.run)), alarm=True)
     terminal.table((), summary_rows(metrics), title=title)
     if choices.get("engine") == SCRIPTED:
         terminal.line(f"warning: {MADE_UP}", alarm=True)

@@ -77,6 +77,11 @@ def evaluate(args: Namespace, terminal: Terminal) -> None:
     evaluated = evaluate_answers(
         EvaluationRequest(experiment, labels, args.checks), answered, terminal
     )
+    for each in evaluated:
+        source = f"{each.evaluation.source}: " if len(evaluated) > 1 else ""
+        terminal.lines(
+            (f"warning: {source}{text}" for text in each.evaluation.warnings), alarm=True
+        )
     if len(evaluated) > 1:
         groups: dict[tuple[str, ...], list[Evaluation]] = {}
         for each in evaluated:

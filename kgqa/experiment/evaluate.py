@@ -32,9 +32,15 @@ from kgqa.judge import ROLE
 from kgqa.report.evaluation import calibration_sections, evaluation_sections
 from kgqa.report.run_report import agreement_section
 from kgqa.report.section import Section, markdown
+from kgqa.report.warnings import (
+    find_cut_prompts,
+    find_undefined_metrics,
+    find_worthless_answers,
+)
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import monitor_work
 from kgqa.scoring.agreement import agreement
+from kgqa.scoring.own_metrics import list_own_metrics
 from kgqa.scoring.questions import ScoredQuestion, score_questions
 from kgqa.scoring.summary import summarise
 from kgqa.types import Question
@@ -248,12 +254,7 @@ def evaluate(
         _judge(request, answered, folders, display) if experiment.judge else [None] * len(answered)
     )
     evaluations = [
-        Evaluation(
-            source=one.name,
-            scores=summarise(one.scored).replace(missing_golds=one.missing_golds),
-            notes=() if one.folder else (_count(one),),
-            judge=judging.judged.metrics if judging else None,
-        )
+        _evaluate(one).replace(judge=judging.judged.metrics if judging else None)
         for one, judging in zip(answered, judgings, strict=True)
     ]
     if experiment.judge:
@@ -268,6 +269,19 @@ def evaluate(
             evaluations, folders, judgings, answered, strict=True
         )
     ]
+
+
+def _evaluate(answered: AnsweredQuestions) -> Evaluation:
+    """Score answers without a judge."""
+    scores = summarise(answered.scored).replace(missing_golds=answered.missing_golds)
+    cut = find_cut_prompts(Metrics.read(answered.folder)) if answered.folder else ()
+    undefined = find_undefined_metrics(scores, list_own_metrics())
+    return Evaluation(
+        source=answered.name,
+        scores=scores,
+        notes=() if answered.folder else (_count(answered),),
+        warnings=(*find_worthless_answers(scores), *cut, *undefined),
+    )
 
 
 def _count(answered: AnsweredQuestions) -> str:
@@ -390,8 +404,10 @@ def _write(folder: Path, evaluation: Evaluation, judging: _Judging | None) -> Pa
         ensure_dir(folder)
     if judging:
         replace_file(folder / VERDICTS, jsonl_text(line.json() for line in judging.judged.lines))
+    notices = [f"**Warning**: {text}." for text in evaluation.warnings]
     replace_file(
-        folder / "evaluation.md", markdown(evaluation.source, evaluation_sections(evaluation))
+        folder / "evaluation.md",
+        markdown(evaluation.source, evaluation_sections(evaluation), notices),
     )
     return replace_file(folder / EVALUATION, json_text(evaluation.json()))
 

@@ -32,6 +32,7 @@ from kgqa.datasets.verified import read_labels
 from kgqa.errors import DataError
 from kgqa.report.flags import flags_section
 from kgqa.report.section import Section, Value, cell_text
+from kgqa.report.warnings import find_warnings
 from kgqa.scoring.agreement import agreement as agreement_of
 from kgqa.scoring.corrected import kappa_interval
 from kgqa.scoring.questions import METRICS, show_score
@@ -119,7 +120,8 @@ def notices(run: FinishedRun) -> list[str]:
         warnings.append(
             f"**The knowledge graph is incomplete: the extraction of {of} failed.** Run the command again."
         )
-    return [*warnings, *_list_lacks(metrics)]
+    scores = (f"**Warning**: {text}." for text in find_warnings(run))
+    return [*warnings, *_list_lacks(metrics), *scores]
 
 
 def _list_lacks(metrics: Metrics) -> Iterator[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from kgqa.artifacts.run import UPPER_BOUNDS
+from kgqa.artifacts.run import UPPER_BOUNDS, FinishedRun
 from kgqa.artifacts.sweep import REPEAT, Cell, Sweep, questions_asked
 from kgqa.errors import DataError
 from kgqa.report.columns import SEPARATOR, Column, Measured, columns, dollars, tokens
@@ -18,6 +18,7 @@ from kgqa.report.run_report import notices
 from kgqa.report.section import FILES, MarkedCell, Section, Value, csv_text, latex, markdown
 from kgqa.report.shares import Shares
 from kgqa.report.sweep_rows import DoneCell, SweepRow, find_frontier, join_repeats
+from kgqa.report.warnings import find_warnings
 from kgqa.scoring.comparison import ALPHA, holm
 from kgqa.scoring.questions import METRICS
 from kgqa.scoring.repeats import compare_repeats, pass_at
@@ -134,16 +135,23 @@ class SweepReport:
 
     def notices(self) -> list[str]:
         """Return each notice once, with its cells."""
-        groups = _group(
-            (notice, cell.cell.number) for cell in self.done for notice in notices(cell.run)
-        )
         constant = [row.numbers for _, _, rows in self.groups for row in rows if row.is_constant]
         return [
-            *(
-                notice if len(numbers) == len(self.cells) else f"{notice} ({_cells(numbers)})"
-                for notice, numbers in groups.items()
-            ),
+            *self._list_once(notices),
             *([f"{CONSTANT} (cell {'; '.join(constant)})"] if constant else []),
+        ]
+
+    def warnings(self) -> list[str]:
+        """Return each warning about scores once, with its cells."""
+        return self._list_once(find_warnings)
+
+    def _list_once(self, list_texts: Callable[[FinishedRun], list[str]]) -> list[str]:
+        groups = _group(
+            (text, cell.cell.number) for cell in self.done for text in list_texts(cell.run)
+        )
+        return [
+            text if len(numbers) == len(self.cells) else f"{text} ({_cells(numbers)})"
+            for text, numbers in groups.items()
         ]
 
     def sections(self) -> list[Section]:

@@ -1,28 +1,50 @@
-"""Warnings about the scores of a run, which the terminal shows above them."""
+"""Warnings about scores. The terminal and the reports of runs, sweeps and evaluations show them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from kgqa.artifacts.metrics import Metrics
-from kgqa.scoring.own_metrics import list_own_metrics
+from kgqa.artifacts.metrics import Metrics, ScoreSummary
+from kgqa.artifacts.run import FinishedRun
+from kgqa.scoring.own_metrics import OwnMetric, list_own_metrics
 from kgqa.util.redaction import function_line
 
 
-def find_undefined_metrics(metrics: Metrics) -> Iterator[str]:
+def find_warnings(run: FinishedRun) -> list[str]:
+    """Return the warnings about the scores of a run. Those of its retrieval and its judge are in its metrics."""
+    files = {Path(name).absolute() for name in (run.manifest.own.files if run.manifest.own else ())}
+    # another metric can be newer than the scores
+    scored = {
+        name: metric
+        for name, metric in list_own_metrics().items()
+        if metric.file.absolute() in files
+    }
+    metrics = run.metrics
+    return [
+        *find_worthless_answers(metrics),
+        *find_cut_prompts(metrics),
+        *find_undefined_metrics(metrics, scored),
+    ]
+
+
+def find_undefined_metrics(
+    scores: ScoreSummary, own_metrics: Mapping[str, OwnMetric]
+) -> Iterator[str]:
     """Yield a line for each of the user's metrics that no answered question defines. They are in no table."""
-    if metrics.failed == metrics.questions:
+    # without answers, because all failed or the method only searches, no metric is defined
+    if not scores.score("em").n:
         return
-    for name, metric in list_own_metrics().items():
-        if not metrics.score(name).n:
+    for name, metric in own_metrics.items():
+        if not scores.score(name).n:
             place = function_line(metric.function)
             yield (
-                f"warning: metric {name} ({place}) is not defined for any of {metrics.questions:,} questions. "
+                f"metric {name} ({place}) is not defined for any of {scores.questions:,} questions. "
                 "It must return a number from 0 to 1"
             )
 
 
-def find_worthless_answers(metrics: Metrics) -> Iterator[str]:
+def find_worthless_answers(metrics: ScoreSummary) -> Iterator[str]:
     """Yield a line if more than half of the answers are empty, and one if so many reached their token limit.
 
     The cause is usually the server or its settings, and not the method.
@@ -34,7 +56,7 @@ def find_worthless_answers(metrics: Metrics) -> Iterator[str]:
     }
     for problem, count in counts.items():
         if 2 * count > answered:
-            yield f"warning: {count:,} of {answered:,} answers are {problem}"
+            yield f"{count:,} of {answered:,} answers are {problem}"
 
 
 def find_cut_prompts(metrics: Metrics) -> Iterator[str]:
@@ -42,6 +64,6 @@ def find_cut_prompts(metrics: Metrics) -> Iterator[str]:
     flagged = metrics.cost.method.flags.get("cut_prompt")
     if flagged is not None and flagged.share > 1 / 2:
         yield (
-            f"warning: the server truncated {flagged.calls:,} of {metrics.cost.method.calls:,} prompts, so the scores "
+            f"the server truncated {flagged.calls:,} of {metrics.cost.method.calls:,} prompts, so the scores "
             "are not those of the method. Increase its context length, or set a smaller model.context"
         )

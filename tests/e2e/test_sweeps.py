@@ -610,3 +610,17 @@ def test_ctrl_c_closes_the_engines_of_the_pool(
     with pytest.raises(KeyboardInterrupt), closing(Pool()) as pool:
         run_with(ANSWERING, pool)
     assert events["closed"] >= events["loaded"] == 1
+
+
+def test_warnings_about_scores_are_everywhere(kgqa: Kgqa, tmp_path: Path) -> None:
+    silent = write_rules([(".", " ")], "silent.jsonl")
+    words = ("method=no_context,all_documents", "dataset=demo", "engine=scripted", "limit=2")
+    swept = kgqa("run", "-m", *words, silent)
+    (sweep,) = (tmp_path / "outputs" / "sweeps").iterdir()
+    evaluated = kgqa("evaluate", str(sweep))
+
+    warning = "2 of 2 answers are empty"
+    assert f"warning: {warning}\n" in swept.out
+    assert evaluated.out.count(f": {warning}\n") == 2
+    pages = [sweep / "report.html", *(tmp_path / "outputs" / "demo").rglob("report.html")]
+    assert [f"</strong>: {warning}." in page.read_text("utf-8") for page in pages] == [True] * 3

@@ -152,8 +152,8 @@ def test_scores_above_the_failure_rate_are_invalid(failed: int, is_invalid: bool
     ("empty", "cut", "expected"),
     [
         pytest.param(2, 0, [], id="half"),
-        pytest.param(3, 0, ["warning: 3 of 4 answers are empty"], id="empty"),
-        pytest.param(0, 4, ["warning: 4 of 4 answers are cut at max_tokens"], id="cut"),
+        pytest.param(3, 0, ["3 of 4 answers are empty"], id="empty"),
+        pytest.param(0, 4, ["4 of 4 answers are cut at max_tokens"], id="cut"),
     ],
 )
 def test_worthless_answers_have_a_warning(empty: int, cut: int, expected: list[str]) -> None:

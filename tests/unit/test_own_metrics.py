@@ -93,23 +93,18 @@ def test_metric_is_called_once_per_question(
 
 
 @pytest.mark.parametrize(
-    ("scores", "failed", "is_reported"),
-    [
-        ({}, 0, True),
-        ({"mine": Estimate(mean=50.0, low=50.0, high=50.0, n=1)}, 0, False),
-        ({}, 2, False),
-    ],
-    ids=["undefined", "defined", "all_failed"],
+    ("names", "is_reported"),
+    [({"em"}, True), ({"em", "mine"}, False), (set(), False)],
+    ids=["undefined", "defined", "no_answers"],
 )
-def test_undefined_metric_is_reported(
-    scores: dict[str, Estimate], failed: int, is_reported: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_undefined_metric_is_reported(names: set[str], is_reported: bool) -> None:
     mine = metric(None)
-    monkeypatch.setattr("kgqa.report.warnings.list_own_metrics", lambda: {"mine": mine})
-    metrics = Metrics.read(RUN).replace(questions=2, failed=failed, scores=scores)
+    scores = dict.fromkeys(names, Estimate(mean=50.0, low=50.0, high=50.0, n=1))
+    metrics = Metrics.read(RUN).replace(questions=2, scores=scores)
 
-    warnings = [line.partition(". ")[0] for line in find_undefined_metrics(metrics)]
+    lines = find_undefined_metrics(metrics, {"mine": mine})
+    warnings = [line.partition(". ")[0] for line in lines]
 
     place = function_line(mine.function)
-    line = f"warning: metric mine ({place}) is not defined for any of 2 questions"
+    line = f"metric mine ({place}) is not defined for any of 2 questions"
     assert warnings == [line] * is_reported

@@ -323,7 +323,7 @@ def test_notice_has_the_most_frequent_reasons(
 ) -> None:
     predictions = [Prediction(f"q{place}", None, error=error) for place, error in enumerate(errors)]
     monkeypatch.setattr(run_report, "run_predictions", lambda _: predictions)
-    failed = replace(run, metrics=run.metrics.replace(failed=len(errors)))
+    failed = replace(run, metrics=run.metrics.replace(questions=9, failed=len(errors)))
     text = notices(failed)[-1]
     assert text.endswith(end), text
     assert ("2 × d" in text) == ("d" in errors)
