@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -59,7 +60,19 @@ class Lexical:
 
 
 def _cosines(call: Rank) -> tuple[float, ...]:
-    counts = [Counter(terms(text)) for text in call.texts]
+    weigh, texts = _weigh_texts(call.texts)
+    query = weigh(Counter(terms(call.query)))
+    square = _sum_squares(query)
+    return tuple(round(_cosine(query, square, *text), 6) for text in texts)
+
+
+# every passage of a run is a query for the same few-shot examples
+@lru_cache(maxsize=4)
+def _weigh_texts(
+    texts: tuple[str, ...],
+) -> tuple[Callable[[Mapping[str, int]], dict[str, float]], list[tuple[dict[str, float], float]]]:
+    """Return the function that weighs counted words, and the weights of each text with the sum of their squares."""
+    counts = [Counter(terms(text)) for text in texts]
     documents = Counter(word for count in counts for word in count)
 
     def weigh(counted: Mapping[str, int]) -> dict[str, float]:
@@ -68,17 +81,21 @@ def _cosines(call: Rank) -> tuple[float, ...]:
             for word, n in counted.items()
         }
 
-    query = weigh(Counter(terms(call.query)))
-    return tuple(round(_cosine(query, weigh(count)), 6) for count in counts)
+    weights = map(weigh, counts)
+    return weigh, [(each, _sum_squares(each)) for each in weights]
 
 
-def _cosine(left: Mapping[str, float], right: Mapping[str, float]) -> float:
+def _cosine(
+    query: Mapping[str, float], query_square: float, text: Mapping[str, float], text_square: float
+) -> float:
     """Return the cosine. It uses `fsum`, so that the order of the words in a text does not change its score."""
-    product = math.fsum(weight * right.get(word, 0.0) for word, weight in left.items())
-    length = math.sqrt(
-        math.fsum(w * w for w in left.values()) * math.fsum(w * w for w in right.values())
-    )
+    product = math.fsum(weight * text.get(word, 0.0) for word, weight in query.items())
+    length = math.sqrt(query_square * text_square)
     return product / length if length else 0.0
+
+
+def _sum_squares(weights: Mapping[str, float]) -> float:
+    return math.fsum(weight * weight for weight in weights.values())
 
 
 @dataclass(frozen=True)

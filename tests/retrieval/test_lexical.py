@@ -53,6 +53,13 @@ def test_lexical_scores_by_hand() -> None:
     assert Lexical().score([Rank("fox", ("", "…")), Rank("", ("fox",))]) == [(0.0, 0.0), (0.0,)]
 
 
+def test_lexical_scores_ignore_earlier_queries() -> None:
+    """Weights of the texts are kept between queries. An unseen word of a query must not change them."""
+    texts = ("red fox", "red hat")
+    alone = Lexical().score([Rank("red fox", texts)])
+    assert Lexical().score([Rank("whale", texts), Rank("red fox", texts)])[1:] == alone
+
+
 SOUP = (Passage.of("Carrot", "Soup."), Passage.of("Soup", "carrot"), Passage.of("Town", "River"))
 REDS = [Query("red", 5, among=(0, 3)), Query("red", 1, among=(0, 1))]
 
