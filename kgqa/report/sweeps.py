@@ -112,11 +112,7 @@ class SweepReport:
     def _table(self, title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
         rows = [[MarkedCell(row.numbers), *row.values(axes, self.base)] for row in group]
         header = ["cell", *(axes or ["settings"])]
-        methods = [row.first.run.choices["method"] for row in group]
-        bounds = {n for n, method in enumerate(methods) if method in UPPER_BOUNDS}
-        if len(bounds) == len(group):
-            # nothing else to rank
-            bounds = set()
+        bounds = _find_bounds(group)
         for column in columns():
             figures = [row.measure(column) for row in group]
             if any(figures):
@@ -236,6 +232,13 @@ def _list_common(group: Sequence[SweepRow]) -> list[str]:
     return common
 
 
+def _find_bounds(group: Sequence[SweepRow]) -> set[int]:
+    """Return the numbers of the rows that are not ranked: upper bounds, unless there is nothing else to rank."""
+    methods = [row.first.run.choices["method"] for row in group]
+    bounds = {n for n, method in enumerate(methods) if method in UPPER_BOUNDS}
+    return bounds if len(bounds) < len(group) else set()
+
+
 def mark_best(
     figures: Sequence[Measured | None],
     shares: Sequence[Sequence[Shares]],
@@ -339,7 +342,7 @@ def choose_axes(group: Sequence[SweepRow]) -> tuple[Column, Column] | None:
 
 
 def _frontier(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
-    """Return the rows that no other row beats in both score and cost."""
+    """Return the rows that no other row beats in both score and cost, without upper bounds."""
     points, header = _points(group), ("settings", "score", "cost")
     if not points:
         return Section("", header, ())
@@ -354,15 +357,15 @@ def _frontier(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Sec
 
 
 def _points(group: Sequence[SweepRow]) -> dict[int, tuple[float, float]]:
-    """Return the cost and the score of each row, if all have both."""
+    """Return the cost and the score of each ranked row, if all rows have both."""
     compared = choose_axes(group)
     if compared is None:
         return {}
     score, cost = compared
-    points = {}
+    points, bounds = {}, _find_bounds(group)
     for n, row in enumerate(group):
         reached, paid = row.measure(score), row.measure(cost)
-        if reached and paid:
+        if reached and paid and n not in bounds:
             points[n] = paid.value, reached.value
     return points
 
@@ -380,7 +383,8 @@ def _plots(group: Sequence[SweepRow], axes: Sequence[str]) -> list[Plot | BarPlo
         assert paid
         bars.append(Bar(row.name(axes), reached.value, reached.low, reached.high))
         points.append(Point(paid.value, reached.value, reached.low, reached.high, row.name(axes)))
-    best = [Point(*_points(group)[n]) for n in find_frontier(_points(group))]
+    ranked = _points(group)
+    best = [Point(*ranked[n]) for n in find_frontier(ranked)]
     series = [Series("runs" if len(best) > 1 else "", points, 0, line=False)]
     if len(best) > 1:
         series.append(Series("frontier", best, 1, hollow=True))

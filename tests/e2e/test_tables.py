@@ -357,3 +357,14 @@ def test_upper_bound_is_ranked_only_alone(kgqa: Kgqa, methods: str, is_ranked: b
     report = (ran.folder / "report.md").read_text(encoding="utf-8")
     golden_row = next(line for line in report.splitlines() if line.startswith("| 0 |"))
     assert ("**" in golden_row) is is_ranked
+
+
+def test_upper_bound_is_not_on_the_frontier(kgqa: Kgqa) -> None:
+    rules = write_rules(
+        [("stone bridge over the River Corrow", "Pellery"), (".", "-")], "rules.jsonl"
+    )
+    ran = kgqa("run", "-m", "method=golden,no_context", "dataset=demo", "limit=2", rules, *QUICK)
+    kgqa("report", str(ran.folder), "--format", "md")
+    _, frontier = (ran.folder / "report.md").read_text(encoding="utf-8").split("## Cost–accuracy")
+    rows = [line.split(" | ")[0] for line in frontier.splitlines() if line.startswith("| ")]
+    assert rows == ["| settings", "| ---", "| no_context"]
