@@ -519,6 +519,12 @@ def test_each_point_has_a_name_or_a_number() -> None:
     assert f">1: {numbers['1']}</text>" in svg(plot)
 
 
+def test_notes_are_below_and_warnings_above_the_table() -> None:
+    section = Section("S", ("name",), [("row",)], ("**Warning**: careful.", "Scores in percent."))
+    page = notebook_html("", [section])
+    assert page.index("careful") < page.index("row") < page.index("Scores in percent")
+
+
 def test_labels_avoid_the_frontier() -> None:
     layout: Any = lay_out_points(named_plot(["trace"]))
     ((at, base, text, anchor),) = layout["labels"]
