@@ -59,6 +59,14 @@ class BudgetSpent(UsageError):
     """The budget is spent. All answers are saved."""
 
 
+class SeveralRunsError(ConfigError):
+    """A word of the command line means several runs. newest: the name of the newest finished one."""
+
+    def __init__(self, message: str, word: str, newest: str) -> None:
+        super().__init__(message)
+        self.word, self.newest = word, newest
+
+
 class PromptError(ConfigError):
     """A template is missing, has wrong syntax, or uses a value that the method does not pass."""
 

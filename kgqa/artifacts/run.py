@@ -12,7 +12,7 @@ from kgqa.artifacts.manifest import Manifest, check_hash
 from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.schema import Artifact, read
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import ConfigError, DataError, SeveralRunsError
 from kgqa.types import Json
 from kgqa.util.fs import sha256
 from kgqa.util.places import outputs
@@ -201,8 +201,10 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
     if len(matches) > 1:
         more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
         names = ", ".join(entry.name for entry in matches[:SHOWN])
-        raise ConfigError(
-            f"{text}: matches several runs: {names}{more}. Add more of the name. kgqa runs shows how they differ."
+        raise SeveralRunsError(
+            f"{text}: matches several runs: {names}{more}. Add more of the name. kgqa runs shows how they differ.",
+            text,
+            next((entry for entry in matches if entry.ended), matches[0]).name,
         )
     return matches[0].folder
 
@@ -236,17 +238,19 @@ def _find_sweep(text: str) -> Path | None:
 
 def _refuse_sweep(text: str, folder: Path) -> ConfigError:
     """Return the error for a sweep where one run is needed. It lists runs of the sweep."""
-    cells: list[_ListedCell] = []
+    runs: dict[Path, str] = {}
     with suppress(DataError):
         listed = read(_ListedSweep, folder / SWEEP).cells
-        cells = [cell for cell in listed if cell.run and (Path(cell.run) / METRICS).is_file()]
-    if not cells:
+        runs = {Path(cell.run): cell.name for cell in listed if cell.run}
+    runs = {run: name for run, name in runs.items() if (run / METRICS).is_file()}
+    if not runs:
         return ConfigError(f"{text} is a sweep without finished runs. List runs: kgqa runs")
-    names = [
-        f"{(cell.run or '').removeprefix(f'{outputs()}/')} ({cell.name})" for cell in cells[:SHOWN]
-    ]
-    more = f" and {len(cells) - SHOWN} more" if len(cells) > SHOWN else ""
-    return ConfigError(f"{text} is a sweep: name one of its runs: {', '.join(names)}{more}")
+    paths = {run: str(run).removeprefix(f"{outputs()}/") for run in runs}
+    names = [f"{paths[run]} ({name})" for run, name in list(runs.items())[:SHOWN]]
+    more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+    newest = max(runs, key=lambda run: (run / METRICS).stat().st_mtime)
+    message = f"{text} is a sweep: name one of its runs: {', '.join(names)}{more}"
+    return SeveralRunsError(message, text, paths[newest])
 
 
 def matching(text: str, entries: Sequence[RunEntry]) -> list[RunEntry]:

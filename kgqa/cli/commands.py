@@ -213,10 +213,11 @@ INSPECT_COMMANDS = (
     Command(
         "plan",
         "plan a comparison: the questions that show a difference, and their cost",
-        "kgqa plan musique/trace musique/ircot difference=5",
+        """kgqa plan musique/trace musique/ircot difference=5
+        kgqa plan outputs/sweeps/NAME""",
         "kgqa.cli.score:plan",
         """
-        RUN RUN …      finished runs as a pilot, of a few questions
+        RUN …          two or more finished runs as a pilot, of a few questions. A sweep: all its runs
         [key=value …]  difference=2 points to show, power=0.8 of the test, seed=0""",
         ("difference", "power", "seed"),
         only_own=True,

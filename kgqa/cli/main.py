@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
 from kgqa.cli.commands import find_command, help_of
-from kgqa.errors import EngineError, StorageError, UsageError, notes
+from kgqa.errors import EngineError, SeveralRunsError, StorageError, UsageError, notes
 from kgqa.util.redaction import redact
 from kgqa.util.text import escape_control, one_line, protect_streams, shorten
 
@@ -31,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _run(arguments)
         sys.stdout.flush()
+    except SeveralRunsError as error:
+        code = _report(2, str(error), f"the newest one: {_name_newest(error, arguments)}")
     except UsageError as error:
         code = _report(2, str(error), *notes(error))
     except EngineError as error:
@@ -88,6 +91,17 @@ def _report(code: int, *messages: str) -> int:
         line = shorten(one_line(redact(message)), LONGEST, END)
         print(f"kgqa: {line}", file=sys.stderr)
     return code
+
+
+def _name_newest(error: SeveralRunsError, arguments: Sequence[str]) -> str:
+    """Return the command with the newest run."""
+    # also in baseline=RUN
+    pairs = ((word, word.rpartition("=")) for word in arguments)
+    words = (
+        f"{key}{sign}{error.newest}" if value == error.word else word
+        for word, (key, sign, value) in pairs
+    )
+    return shlex.join(["kgqa", *words])
 
 
 def _flush() -> None:

@@ -151,8 +151,7 @@ def plan(args: Namespace, terminal: Terminal) -> None:
     seed = check_value("seed", values.get("seed", "0"), Natural)
     difference = check_value("difference", values.get("difference", f"{DIFFERENCE:g}"), Points)
     power = check_value("power", values.get("power", f"{POWER:g}"), Probability)
-    pilots = list(map(find_run, args.positionals))
-    refuse_repeated(pilots)
+    pilots = find_runs(args.positionals)
     heading, sections = plan_comparison(pilots, difference, power, seed=seed)
     terminal.sections(heading, sections)
 

@@ -624,3 +624,12 @@ def test_warnings_about_scores_are_everywhere(kgqa: Kgqa, tmp_path: Path) -> Non
     assert evaluated.out.count(f": {warning}\n") == 2
     pages = [sweep / "report.html", *(tmp_path / "outputs" / "demo").rglob("report.html")]
     assert [f"</strong>: {warning}." in page.read_text("utf-8") for page in pages] == [True] * 3
+
+
+def test_sweep_is_planned_and_named_for_one_run(kgqa: Kgqa) -> None:
+    sweep = kgqa(*TWO).folder
+    planned = kgqa("plan", str(sweep))
+    assert re.search(r"(?m)^A – B +EM ", planned.out)
+    explained = kgqa("explain", str(sweep), "seed=1")
+    newest = "kgqa explain demo/no_context/scripted/"
+    assert re.search(rf"kgqa: the newest one: {newest}\w+ seed=1\n", explained.err)

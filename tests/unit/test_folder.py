@@ -314,6 +314,7 @@ def test_ambiguous_name_is_rejected_by_every_command(
     message = (
         "kgqa: a: matches several runs: demo/trace/small/ac, demo/trace/small/ab. Add more of the name. "
         "kgqa runs shows how they differ.\n"
+        f"kgqa: the newest one: kgqa {command} demo/trace/small/ac\n"
     )
     assert capsys.readouterr().err == message
 
