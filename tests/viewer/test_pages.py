@@ -196,6 +196,25 @@ def test_methods_without_passages_have_no_support(keys: dict[str, str], folder: 
     assert "support" not in write_report(run, "md").read_text(encoding="utf-8")
 
 
+def test_only_headline_scores_show_their_interval(viewing: Viewing) -> None:
+    page = viewing.get("/")
+    assert re.search(r'data-name="EM" class="figure score">8.3 <small>\[', page)
+    assert re.search(
+        r'data-name="containment" title="95 % interval \[[^"]*\]" class="figure">[\d.]+</td>', page
+    )
+
+
+def test_scripted_replies_are_no_model(viewing: Viewing) -> None:
+    page = viewing.get("/")
+    assert set(re.findall(r'data-name="model" class="">([^<]*)<', page)) == {"no model"}
+
+
+def test_sweep_names_its_keys_and_its_cells(viewing: Viewing) -> None:
+    (row,) = re.findall(r'<tr data-key="sweeps/lengths".*?</tr>', viewing.get("/"), re.DOTALL)
+    texts = [text for text in re.findall(r">([^<>]+)<", row) if text.strip()]
+    assert texts[:5] == ["▾", "sweep lengths", "by max_answer_tokens", "·", "✓ 3 of 3 cells"]
+
+
 WARNED_PAGES = ("/", "/plots", "/compare?")
 
 

@@ -172,7 +172,7 @@ class Viewer:
 
         text = template_environment("kgqa.extras.viewer").get_template(template).render(
             view=request.url.path, folder=escape_control(str(self._root)), link=link, page=PAGE,
-            texts=TEXTS, **values,
+            texts=TEXTS, with_intervals=table.WITH_INTERVALS, **values,
         )  # fmt: skip
         return _html(text, status)
 

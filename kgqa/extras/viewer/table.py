@@ -37,6 +37,9 @@ FIELDS = (*TEXTS, "questions", "written")  # columns without figures
 _IN_COLUMNS = ("dataset", "model", "engine")
 _CHANGES = 3  # settings in a title
 COSTS = ("USD / question", "tokens / question")
+# scores with their intervals in the table. Other scores have theirs in a tooltip, so that the table fits a laptop
+WITH_INTERVALS = ("EM", "F1", "judge", "judge, corrected")
+NO_MODEL = "no model"
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,13 @@ class Row:
             return f"{datetime.fromtimestamp(self.written):%Y-%m-%d %H:%M}"
         value = self.value(column)
         return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+    @property
+    def note(self) -> str:
+        """Return the name of a run's folder, or the keys that a sweep varies."""
+        if self.kind == "run" or not self.axes:
+            return self.name if self.kind == "run" else ""
+        return f"by {' × '.join(axis.rpartition('.')[2] for axis in self.axes)}"
 
     @property
     def mark(self) -> tuple[str, str]:
@@ -139,10 +149,12 @@ def _read_run(entry: RunEntry) -> Row:
         metrics, settings = Metrics.read(entry.folder), read_settings(entry.folder)
     except DataError as error:
         return replace(row, trouble=str(error))
+    is_simulated = settings.get("engine") == SCRIPTED
     return replace(
         row,
+        model=NO_MODEL if is_simulated else model,
         questions=metrics.questions,
-        is_simulated=settings.get("engine") == SCRIPTED,
+        is_simulated=is_simulated,
         figures={
             column.label: figure for column in columns() if (figure := column.measure(metrics))
         },
@@ -186,7 +198,7 @@ def columns_of(rows: Sequence[Row]) -> list[str]:
     figures = (
         column.label for column in columns() if any(column.label in row.figures for row in rows)
     )
-    return ["status", "dataset", "model", *figures, "questions", "written"]
+    return ["dataset", "model", *figures, "questions", "status", "written"]
 
 
 def titles_of(rows: Sequence[Row]) -> dict[str, str]:
