@@ -52,7 +52,7 @@ def main() -> int:
 
 def record(shown: list[DemoResult], remark: str) -> tuple[Recording, int]:
     """Write both files of runs that have just ended in this folder."""
-    folders = [each.folder for each in shown if each.folder is not None]
+    folders = [each.folder for each in shown]
     keys = {key for folder in folders for key in replay(folder, QUIET).keys}
     trace = Manifest.read(folders[-1])
     if trace.kgqa.commit is None or trace.ranker is None:

@@ -44,7 +44,7 @@ def test_demo_runs_three_methods_and_shows_a_chain(
     for traced in read_trace(trace):
         for head, relation, tail, _ in leading_chain(traced):
             assert f"{head} — {relation} → {tail}" in ran.out
-    assert f"kgqa show {trace} ID" in ran.out
+    assert f"kgqa show {trace} 2hop__demo_01" in ran.out
     monkeypatch.setattr(Scripted, "answer", lambda *_: pytest.fail("a model was asked again"))
     again = kgqa(*SMALL, "method.beam=1", "method.chains=1", "seed=7")
     assert again.code == 0
@@ -52,9 +52,7 @@ def test_demo_runs_three_methods_and_shows_a_chain(
     assert again.out.partition("method ")[2] == ran.out.partition("method ")[2]
 
 
-def test_recorded_demo_needs_no_model_and_no_folder(
-    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recorded_demo_needs_no_model(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     """If not: commit, then python scripts/record_demo.py."""
 
     def absent(*_: object) -> None:
@@ -74,7 +72,12 @@ def test_recorded_demo_needs_no_model_and_no_folder(
         assert len(answers) == 3
         for answer in answers.values():
             assert answer in ran.out
-    assert list(tmp_path.iterdir()) == []
+    for each in output:
+        assert "**Replies are from an imported file.**" in (each.folder / "report.md").read_text()
+    shown = kgqa("show", "demo/trace/recorded", "2hop__demo_01", "--calls")
+    assert (shown.code, shown.err) == (0, "")
+    assert kgqa("report", "last").out.strip() == str(output[-1].folder / "report.html")
+    assert f"Open it: kgqa report --open {output[-1].folder}\n" in ran.out
     assert [each.method for each in output] == list(recording.answers)
     assert all(each.seconds > 0 for each in output)
     assert [each.triple_seconds > 0 for each in output] == [False, False, True]

@@ -34,8 +34,7 @@ def demo(args: Namespace, terminal: Terminal) -> int:
         (f"{line}. Run the same command again to retry failed questions" for line in failures),
         alarm=True,
     )
-    folder = results[-1].folder
-    terminal.line(f"report: {folder}/report.html. Every call of a question: kgqa show {folder} ID")
+    _show_report(results[-1], terminal)
     return 2 if failures else 0
 
 
@@ -55,6 +54,14 @@ def _replay(overrides: Sequence[str], terminal: Terminal) -> None:
         "This makes no model calls: all replies are from the recording. On your machine: kgqa demo"
     )
     show_demo(results, terminal)
+    _show_report(results[-1], terminal)
+
+
+def _show_report(result: DemoResult, terminal: Terminal) -> None:
+    question = result.questions[0].question.id
+    terminal.line(f"report: {result.folder / 'report.html'}")
+    terminal.line(f"Open it: kgqa report --open {result.folder}")
+    terminal.line(f"Every call of a question: kgqa show {result.folder} {question}")
 
 
 def show_demo(results: Sequence[DemoResult], terminal: Terminal) -> None:

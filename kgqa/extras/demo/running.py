@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,17 +13,25 @@ from kgqa.artifacts.trace import TracedQuestion, read_trace
 from kgqa.cache.maintenance import import_calls
 from kgqa.cache.stored import ReplayCache
 from kgqa.config.overrides import format_override, merge_overrides, override_key
+from kgqa.datasets.passages import distinct_passages
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import check
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.experiment import Experiment
-from kgqa.experiment.replay import Recorded, replay_questions
+from kgqa.experiment.identity import hash_programs
+from kgqa.experiment.prepare.triples import request_triples
+from kgqa.experiment.replay import Recorded
 from kgqa.experiment.run import execute
 from kgqa.experiment.session import Session
 from kgqa.extras.demo.recording import CALLS, RENEW, Recording
-from kgqa.runtime.display import Display
+from kgqa.runtime.costs import total
+from kgqa.runtime.display import QUIET, Display
+from kgqa.runtime.folder import run_name
 from kgqa.scoring.questions import ScoredQuestion, score_question
+from kgqa.types import Json
+from kgqa.util.fs import sha256
+from kgqa.util.places import outputs
 
 # the methods that TRACE is compared with
 BASELINES = ("no_context", "all_documents")
@@ -41,7 +50,7 @@ class DemoResult:
     seconds: float  # of the calls for questions
     # of the calls for triples, before them
     triple_seconds: float
-    folder: Path | None = None  # None: replayed without files
+    folder: Path
     failure: str | None = None
 
     @property
@@ -92,22 +101,50 @@ def run_demo(experiments: Sequence[Experiment], display: Display) -> Iterator[De
         for experiment in experiments:
             display.line(f"→ {experiment.name('method')}")
             with Session(experiment, pool) as session:
-                executed = execute(session, display)
-            traced = {each.question.id: each for each in read_trace(executed.run.folder)}
-            questions = [traced[key] for key in experiment.data.ids]
-            scored, cost = _score(experiment, questions), executed.run.metrics.cost
-            seconds, triples = (
-                cost.method.seconds,
-                cost.extraction_paid.seconds if cost.extraction_paid else 0.0,
-            )
-            name = experiment.name("method")
-            yield DemoResult(
-                name, questions, scored, seconds, triples, executed.run.folder, executed.failure
-            )
+                yield _run(session, display)
+
+
+def _run(session: Session, display: Display) -> DemoResult:
+    experiment, executed = session.experiment, execute(session, display)
+    traced = {each.question.id: each for each in read_trace(executed.run.folder)}
+    questions = [traced[key] for key in experiment.data.ids]
+    scored = [
+        score_question(each.question, each.prediction, experiment.profile) for each in questions
+    ]
+    cost = executed.run.metrics.cost
+    return DemoResult(
+        method=experiment.name("method"),
+        questions=questions,
+        scored=scored,
+        seconds=cost.method.seconds,
+        triple_seconds=cost.extraction_paid.seconds if cost.extraction_paid else 0.0,
+        folder=executed.run.folder,
+        failure=executed.failure,
+    )
+
+
+class _RecordedSession(Session):
+    """A session whose model and ranker answered elsewhere. Its run is in a folder `recorded/`."""
+
+    @cached_property
+    def identity(self) -> dict[str, Json]:
+        """Return what can change an answer. The weights, which can be missing here, are in the recording."""
+        experiment = self.experiment
+        return {
+            **experiment.settings.identity(),
+            "method": experiment.name("method"),
+            "code": hash_programs(experiment),
+            "recording": sha256(CALLS),
+        }
+
+    @cached_property
+    def folder(self) -> Path:
+        names = (self.experiment.name(group) for group in ("dataset", "method"))
+        return outputs().joinpath(*names, "recorded", run_name(self.identity))
 
 
 def replay_demo() -> tuple[Recording, list[DemoResult]]:
-    """Replay the demo from the calls that ship with kgqa, without a model, a ranker, a network or files.
+    """Replay the demo from the calls that ship with kgqa, without a model, a ranker or a network.
 
     Raises DataError if this version of kgqa makes other calls, or the file is damaged.
     """
@@ -119,14 +156,28 @@ def replay_demo() -> tuple[Recording, list[DemoResult]]:
         ]
 
 
+def _sum_triple_seconds(session: Session) -> float:
+    """Return the seconds of the extraction when it was recorded. A run has only those of its new calls."""
+    experiment = session.experiment
+    if "triples" not in experiment.method.uses:
+        return 0.0
+    _, extraction = request_triples(
+        session, lambda: distinct_passages(experiment.data.questions), QUIET
+    )
+    return total(extraction.method.values()).usage.seconds
+
+
 def _replay(experiment: Experiment, recording: Recording, folder: Path) -> DemoResult:
     pool, binding = Pool(), experiment.role_nodes[""]
     pool.shared([binding.model, binding.engine], lambda: Recorded(recording.model))
     pool.shared(experiment.config["ranker"], lambda: Recorded(recording.ranker))
-    with closing(ReplayCache(folder)) as calls, Session(experiment, pool, calls) as session:
-        questions, seconds, triple_seconds = replay_questions(session, None)
-    method = experiment.name("method")
-    answers = {each.question.id: each.prediction.answer for each in questions}
+    with (
+        closing(ReplayCache(folder)) as calls,
+        _RecordedSession(experiment, pool, calls) as session,
+    ):
+        result = replace(_run(session, QUIET), triple_seconds=_sum_triple_seconds(session))
+    method = result.method
+    answers = {each.question.id: each.prediction.answer for each in result.questions}
     if calls.missing or answers != recording.answers.get(method):
         cause = (
             f"{calls.missing:,} calls of {method} are missing"
@@ -136,10 +187,4 @@ def _replay(experiment: Experiment, recording: Recording, folder: Path) -> DemoR
         raise DataError(
             f"{CALLS}: does not match this version of kgqa and conf/ ({cause}). {RENEW}"
         )
-    return DemoResult(method, questions, _score(experiment, questions), seconds, triple_seconds)
-
-
-def _score(experiment: Experiment, questions: Sequence[TracedQuestion]) -> list[ScoredQuestion]:
-    return [
-        score_question(each.question, each.prediction, experiment.profile) for each in questions
-    ]
+    return result
