@@ -10,6 +10,7 @@ from dataclasses import astuple, fields
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, StrictFloat, StrictInt, ValidationError
+from typing_extensions import NotRequired, TypedDict
 
 from kgqa.artifacts.schema import AGAIN, Artifact, check_json, validate
 from kgqa.calls import (
@@ -183,21 +184,24 @@ _Numbers = tuple[_Count, _Count, _Count, _Seconds] | tuple[_Count, _Count, _Coun
 _ID = re.compile("[0-9a-f]{16}")  # see `Passage.of`
 
 
-class _ModelReply(Artifact):
+# typed dictionaries: pydantic reads them faster than models, and most replies of a run are read more than once
+class _ModelReply(TypedDict):
     usage: Annotated[_Numbers, AfterValidator(lambda numbers: Usage(*numbers))]
     flags: tuple[str, ...]
-    thought: str = ""
+    thought: NotRequired[str]
 
 
 class _Completion(_ModelReply):
     text: str
     finish: Literal["stop", "length"]
-    tool_calls: tuple[Annotated[_Texts, AfterValidator(lambda texts: ToolCall(*texts))], ...] = ()
-    stopped_by: str | None = None
-    tokens: tuple[
-        Annotated[_Token, AfterValidator(lambda values: GeneratedToken(*values))], ...
-    ] = ()
-    prompt_ids: tuple[StrictInt, ...] = ()
+    tool_calls: NotRequired[
+        tuple[Annotated[_Texts, AfterValidator(lambda texts: ToolCall(*texts))], ...]
+    ]
+    stopped_by: NotRequired[str | None]
+    tokens: NotRequired[
+        tuple[Annotated[_Token, AfterValidator(lambda values: GeneratedToken(*values))], ...]
+    ]
+    prompt_ids: NotRequired[tuple[StrictInt, ...]]
 
 
 class _Choice(_ModelReply):
@@ -213,8 +217,8 @@ class _AgentReply(Artifact):
 
 
 _REPLIES: Mapping[type[Call[Any]], Any] = {  # types of stored replies
-    Generate: Annotated[_Completion, AfterValidator(lambda reply: Completion(**dict(reply)))],
-    Choose: Annotated[_Choice, AfterValidator(lambda reply: Choice(**dict(reply)))],
+    Generate: Annotated[_Completion, AfterValidator(lambda reply: Completion(**reply))],
+    Choose: Annotated[_Choice, AfterValidator(lambda reply: Choice(**reply))],
     CountTokens: _Count,
     Rank: tuple[_Float, ...],
     Search: tuple[Passage, ...],
@@ -274,7 +278,7 @@ def _has_own_text(passage: Passage) -> bool:
 def usage_of(reply: Json) -> Usage | None:
     """Return the usage of a stored reply of a model, or None."""
     try:
-        return validate(_ModelReply, reply).usage  # type: ignore[return-value]  # its validator builds it
+        return validate(_ModelReply, reply)["usage"]  # type: ignore[return-value]  # its validator builds it
     except ValidationError:
         return None
 
