@@ -234,7 +234,7 @@ INSPECT_COMMANDS = (
         [key=value …]  scoring= rules of EM and F1, seed=0 of the intervals, difference=2 relevant points, alpha=0.05, \
             correction=holm (also bh, none), baseline=ROW: only pairs with this run, metrics=em,f1: only these
         --common       compare only the questions that all runs have
-        --all          show all flipped questions (default: 10 per pair)
+        --all          show the flipped questions of every pair (default: 10, if there is one pair)
         --out FILE     also write the comparison, as FILE.md, FILE.tex or FILE.json. For a table with a row per run: \
             kgqa report RUN RUN … --table paper""",
         ("scoring", "seed", "difference", "alpha", "correction", "baseline", "metrics"),

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 SILENCE, TICK = 2.0, 0.5
 # columns of a table in a file or another program
 WIDTH = 160
+# between two columns of a table
+GAP = 2
 # columns of a terminal that leaves less room for bars
 NARROW = 100
 _FIGURE = re.compile(r"$|–|[-+–]?[\d,.:]+(?!\w)")
@@ -56,12 +58,18 @@ class Terminal(Display):
         self._stages: list[Stage] = []
         self._drawing = threading.Lock()
 
-    def line(self, text: object, *, alarm: bool = False, style: str | None = None) -> None:
-        """Print one line or several."""
+    def line(
+        self, text: object, *, alarm: bool = False, style: str | None = None, folds: bool = False
+    ) -> None:
+        """Print one line or several. On a terminal, `folds` breaks long ones between words."""
         self._changed = time.monotonic()
         style = "red" if alarm else style
         self.console.print(
-            escape_control(str(text)), style=style, markup=False, highlight=False, soft_wrap=True
+            escape_control(str(text)),
+            style=style,
+            markup=False,
+            highlight=False,
+            soft_wrap=not (folds and self.console.is_terminal),
         )
 
     def lines(self, texts: Iterable[object], *, alarm: bool = False) -> None:
@@ -96,13 +104,17 @@ class Terminal(Display):
             self.line(title, style="bold")
         for section in sections:
             self.heading(section.title)
-            self.table(section.header, section.rows)
+            header, rows = _fit(section, self.console.width)
+            self.table(header, rows)
+            if omitted := section.header[len(header) :]:
+                self.line(
+                    f"not shown in {self.console.width} columns: {', '.join(omitted)}", style="dim"
+                )
             if section.alarm:
                 self.line(f"alarm: {section.alarm}", alarm=True)
             for text in section.text:
-                self.line(
-                    text.replace("**", ""), style="red" if text.startswith("**Warning**") else "dim"
-                )
+                style = "red" if text.startswith("**Warning**") else "dim"
+                self.line(text.replace("**", ""), style=style, folds=True)
 
     def result(self, path: object) -> None:
         """Print the last line of a command, plain, so that scripts can read it."""
@@ -177,6 +189,21 @@ class Terminal(Display):
                     self._status.start()
 
 
+def _fit(section: Section, width: int) -> tuple[Sequence[str], Sequence[Cells]]:
+    """Return the header and the rows of a table that fits: without optional columns, then with brief cells."""
+    rows = section.rows
+    briefs = [tuple(getattr(cell, "brief", cell) for cell in row) for row in rows]
+    last = len(section.header) - section.optional
+    if not section.optional:
+        return section.header, rows
+    for cells in (rows, briefs):
+        for count in range(len(section.header), last - 1, -1):
+            columns = list(zip(section.header, *cells, strict=True))[:count]
+            if sum(max(map(len, column)) + GAP for column in columns) - GAP <= width:
+                return section.header[:count], [row[:count] for row in cells]
+    return section.header[:last], [row[:last] for row in briefs]
+
+
 def style_text(text: str, style: str = "") -> Text:
     """Return a text with a style, for a cell of a table."""
     return Text(escape_control(text), style=style)
@@ -189,7 +216,7 @@ def _table(header: Sequence[str], rows: Sequence[Cells], title: str = "", fixed:
         show_header=bool(header),
         header_style="bold",
         box=None,
-        padding=(0, 2, 0, 0),
+        padding=(0, GAP, 0, 0),
     )
     cells = [[_format_cell(cell) for cell in row] for row in rows]
     for number, name in enumerate(header or [""] * max(map(len, rows), default=0)):

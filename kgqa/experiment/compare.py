@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -38,6 +39,9 @@ LETTERS = (*ascii_uppercase, *map("".join, product(ascii_uppercase, repeat=2)))
 FOLLOWED = "Followed the evidence"
 JUDGE = "judge"
 PAIR = " – "  # between the letters of two runs
+FLIPS_HINT = (
+    "Flipped questions: compare two of these runs to list them, or add --all for every pair."
+)
 FATES = ("followed", "own knowledge", "abstained", "another answer")
 Shares = list[float | None]
 Runs = Mapping[str, AnsweredQuestions]  # by letter
@@ -145,7 +149,7 @@ def compare_answers(
         baseline: compare only pairs with this run: its letter, its name in the heading, its method or its folder.
         metrics: compare only these, in this order: tested ones of `METRICS`, or judge. Empty: all.
         in_all: compare only the questions that all runs have.
-        flips: the maximum number of flipped questions per pair; None: all.
+        flips: the maximum number of flipped questions of a single pair; None: all of every pair.
         missing: the cells of sweeps that are not among the folders, as they have no results.
 
     Raises:
@@ -160,18 +164,26 @@ def compare_answers(
     scores = compare_share_tests(runs)
     verdicts, notes = _verdicts(runs)
     tested = _choose_metrics({**scores, **({JUDGE: verdicts} if verdicts else {})}, metrics)
-    reference = None if baseline is None else _find_baseline(baseline, runs)
+    labels = _name_by_differences(runs)
+    reference = None if baseline is None else _find_baseline(baseline, runs, labels)
+    pairs = pair_runs(list(runs), reference)
     differences = compare(tested, seed, alpha=alpha, correction=correction, baseline=reference)
     title = f"{pluralize(len(runs['A'].questions), 'question')}, profile {profiles[0]}"
     title += f", {pluralize(len(differences), 'test')} with {CORRECTED_P[correction][1]}"
     if in_all:
         title += f" (those that all runs have; A has {len(opened[0].questions):,})"
-    lines = [*describe_runs(runs), *_count_failed(runs), *_warn_of_data(runs)]
+    lines = [*describe_runs(runs, labels), *_count_failed(runs), *_warn_of_data(runs)]
+    lines += [f"baseline: {reference}  {labels[reference]}"] if reference else []
     lines += [list_missing(missing)] if missing else []
+    # of many pairs, the flipped questions would push the tests off the screen
+    has_flips = flips is None or len(pairs) == 1
+    tests = comparison_section(differences, difference, _make_unique(labels), correction)
+    if not has_flips:
+        tests = replace(tests, text=(*tests.text, FLIPS_HINT))
     sections = [
-        comparison_section(differences, difference, correction),
+        tests,
         *_followed(runs),
-        *_flips(runs, verdicts or scores["EM"], flips, pair_runs(list(runs), reference)),
+        *(_flips(runs, verdicts or scores["EM"], flips, pairs) if has_flips else []),
     ]
     names = {letter: run.name for letter, run in runs.items()}
     heading = "\n".join([title, *lines, *notes])
@@ -202,13 +214,12 @@ def _choose_metrics(
     return {label: scores[label] for label in labels}
 
 
-def _find_baseline(text: str, runs: Runs) -> str:
+def _find_baseline(text: str, runs: Runs, names: Mapping[str, str]) -> str:
     """Return the letter of the run with this letter, name, method or folder, or start of a name such as "demo/trace".
 
     Raises:
         ConfigError: no run matches, or several do.
     """
-    names = _name_by_differences(runs)
     folder = Path(text)
     # the first kind of name that matches is used
     kinds = [
@@ -237,9 +248,9 @@ def name_runs(opened: list[AnsweredQuestions], *, common: bool) -> Runs:
     return dict(zip(LETTERS, share_questions(opened, common=common), strict=False))
 
 
-def describe_runs(runs: Runs) -> list[str]:
+def describe_runs(runs: Runs, names: Mapping[str, str] | None = None) -> list[str]:
     """Return a line per run with its letter, its name among these runs and its folder, then a warning of simulation."""
-    names = _name_by_differences(runs)
+    names = names or _name_by_differences(runs)
     width = max(map(len, names.values()))
     lines = [f"{letter}  {names[letter]:{width}}  {run.name}" for letter, run in runs.items()]
     simulated = [letter for letter, run in runs.items() if run.is_simulated]
@@ -257,6 +268,14 @@ def _name_by_differences(runs: Runs) -> dict[str, str]:
         return {letter: _find_method(run) for letter, run in runs.items()}
     names = name_entries(list(entries.values()))
     return {letter: names[id(entry)] for letter, entry in entries.items()}
+
+
+def _make_unique(names: Mapping[str, str]) -> dict[str, str]:
+    """Return the names by letter, with the letter before those that several runs have."""
+    counts = Counter(names.values())
+    return {
+        letter: f"{letter} {name}" if counts[name] > 1 else name for letter, name in names.items()
+    }
 
 
 def _find_method(run: AnsweredQuestions) -> str:

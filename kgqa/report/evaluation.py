@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from kgqa.artifacts.evaluation import Calibration, Consistency, Evaluation
 from kgqa.artifacts.metrics import Estimate
 from kgqa.report.run_report import breakdown_sections, judge_sections, scores_section
-from kgqa.report.section import Section, Value
-from kgqa.scoring.comparison import HOLM, Difference, questions_needed
+from kgqa.report.section import MarkedCell, Section, Value
+from kgqa.scoring.comparison import ALPHA, HOLM, Difference, questions_needed
 from kgqa.scoring.questions import METRICS
 
 _UNCALIBRATED = (
@@ -172,59 +172,69 @@ CORRECTED_P = {
 
 
 def comparison_section(
-    differences: Sequence[Difference], wanted: float, correction: str = HOLM
+    differences: Sequence[Difference],
+    wanted: float,
+    names: Mapping[str, str],
+    correction: str = HOLM,
 ) -> Section:
-    """Return the differences. `wanted`: the points for equality and for the number of questions."""
+    """Return the differences, the most important columns first.
+
+    wanted: the points for equality and for the number of questions. names: those of the runs by letter.
+    """
     label, name = CORRECTED_P[correction]
     header = (
         "metric",
         "runs",
         "means",
         "difference",
+        label,
+        "result",
         "better on",
         "p",
-        label,
         "effect",
         f"n for {wanted:g}",
-        "",
     )
-    text = (
-        "Means in percent, the difference in points with its 95 % interval, over the same questions. p: "
-        f"McNemar's exact test for right or wrong, a paired permutation test for others, with {name} over all rows. "
-        f"Effect: odds of the first if the two differ, or Cohen's d. n for {wanted:g}: questions that would show a "
-        f"difference of {wanted:g} points with power 0.8. Equal within {wanted:g}: the interval is between "
-        f"-{wanted:g} and {wanted:g}."
+    alpha = differences[0].alpha if differences else ALPHA
+    test = "McNemar's exact test for right or wrong, a paired permutation test for others"
+    is_equal = f"the interval is between -{wanted:g} and {wanted:g}"
+    texts = (
+        "Means in percent over the same questions. Difference: first minus second, in points, with its 95 % interval.",
+        f"{label}: {test}, with {name} over all rows.",
+        f"Result: a run wins if {label} is below {alpha:g}. Equal within {wanted:g}: {is_equal}.",
+        "Better on: questions on which each run is better. Effect: odds of the first if the two differ, or Cohen's d.",
+        f"n for {wanted:g}: questions that would show a difference of {wanted:g} points with power 0.8.",
     )
-    return Section(
-        "Differences",
-        header,
-        [_difference_row(difference, wanted) for difference in differences],
-        (text,),
-    )
+    rows = [_difference_row(each, wanted, names) for each in differences]
+    return Section("Differences", header, rows, texts, optional=4)
 
 
-def _difference_row(compared: Difference, wanted: float) -> tuple[Value, ...]:
+def _difference_row(
+    compared: Difference, wanted: float, names: Mapping[str, str]
+) -> tuple[Value, ...]:
+    first, second = compared.first, compared.second
     return (
         compared.metric,
-        f"{compared.first} – {compared.second}",
+        MarkedCell(f"{names[first]} – {names[second]}", brief=f"{first} – {second}"),
         f"{compared.means[0]:.1f}  {compared.means[1]:.1f}",
         f"{compared.difference:+.1f} [{compared.low:+.1f}, {compared.high:+.1f}]",
+        p_text(compared.adjusted),
+        _verdict(compared, wanted, names),
         f"{compared.wins[0]} : {compared.wins[1]}",
         p_text(compared.p),
-        p_text(compared.adjusted),
         "–"
         if compared.effect is None
         else f"{'odds' if compared.binary else 'd'} {compared.effect:.2f}",
         questions_needed(wanted, compared.deviation, alpha=compared.alpha),
-        _verdict(compared, wanted),
     )
 
 
-def _verdict(compared: Difference, wanted: float) -> str:
+def _verdict(compared: Difference, wanted: float, names: Mapping[str, str]) -> MarkedCell:
+    is_within = compared.is_within(wanted)
     if compared.significant:
         winner = compared.first if compared.difference > 0 else compared.second
-        return f"{winner} wins" + (f" by less than {wanted:g}" * compared.is_within(wanted))
-    return f"equal within {wanted:g}" if compared.is_within(wanted) else "no difference shown"
+        end = " wins" + (f" by less than {wanted:g}" * is_within)
+        return MarkedCell(f"{names[winner]}{end}", brief=f"{winner}{end}")
+    return MarkedCell(f"equal within {wanted:g}" if is_within else "no difference shown")
 
 
 def p_text(value: float) -> str:

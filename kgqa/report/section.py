@@ -71,7 +71,7 @@ class Section:
     """A table with texts and plots.
 
     header: empty for a table with a name and a value per row. values: rows, or values by name. alarm: what is probably
-    wrong with the figures.
+    wrong with the figures. optional: the number of last columns that a narrow terminal omits.
     """
 
     title: str
@@ -81,6 +81,7 @@ class Section:
     alarm: str = ""
     plots: Sequence[Plot | BarPlot] = ()
     is_folded: bool = False
+    optional: int = 0
 
     @cached_property
     def rows(self) -> list[tuple[str, ...]]:

@@ -78,12 +78,21 @@ def test_run_is_rescored_with_another_profile(kgqa: Kgqa, own_run: Path) -> None
 def test_comparison_names_flipped_answers(kgqa: Kgqa) -> None:
     first, second = answered(kgqa, "a"), answered(kgqa, "b", "seed=1")
     third = kgqa("run", "method=no_context", "limit=3", "run_name=c", *QUICK).folder
-    ran = kgqa("compare", str(first), str(second), str(third))
+    ran = kgqa("compare", str(first), str(second), str(third), "--all")
     assert ran.code == 0
     assert "Flipped between A and C: 1" in ran.out
     assert "2hop__demo_02" in ran.out
     assert "Holm's correction over all rows" in ran.out
     assert "Flipped between A and B" not in ran.out
+
+
+def test_flips_of_many_pairs_need_all(kgqa: Kgqa) -> None:
+    runs = [str(answered(kgqa, name, f"seed={name}")) for name in ("1", "2")]
+    third = kgqa("run", "method=no_context", "limit=3", "run_name=c", *QUICK).folder
+    ran = kgqa("compare", *runs, str(third))
+    assert "Flipped between" not in ran.out
+    assert "add --all for every pair" in ran.out
+    assert "Flipped between A and B: 1" in kgqa("compare", runs[0], str(third)).out
 
 
 def test_verdicts_of_one_judge_are_compared(kgqa: Kgqa) -> None:

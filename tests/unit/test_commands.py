@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from kgqa.cli.commands import BY_NAME, PROGRAM, parse
 from kgqa.cli.main import main
 from kgqa.cli.parsing import Command
-from kgqa.cli.terminal import Terminal
+from kgqa.cli.terminal import Terminal, _fit
+from kgqa.report.section import MarkedCell, Section
 from kgqa.runtime.display import PlainLines
 from kgqa.util.registry import load_function
 from kgqa.util.text import escape_control, escape_json, one_line, protect_streams
@@ -315,3 +316,19 @@ def test_evaluate_accepts_a_server() -> None:
     assert parse(
         ["evaluate", "last", "judge=three_way", "server=http://127.0.0.1:8000/v1"]
     ).overrides
+
+
+@pytest.mark.parametrize(
+    ("width", "header", "cell"),
+    [
+        (24, ["run", "score", "cost"], "long name"),
+        (17, ["run", "score"], "long name"),
+        (12, ["run", "score"], "A"),
+    ],
+    ids=["wide", "no optional column", "brief cells"],
+)
+def test_narrow_terminal_omits_columns(width: int, header: list[str], cell: str) -> None:
+    row = (MarkedCell("long name", brief="A"), "1.0", "2.0")
+    section = Section("S", ("run", "score", "cost"), [row], optional=1)
+    shown, rows = _fit(section, width)
+    assert (list(shown), rows[0][0]) == (header, cell)
