@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.engines.openai import access
+from kgqa.engines.openai import access, detection, transport
 from kgqa.engines.openai.access import DEFAULT_URL, _name_receiver, find_key
 from kgqa.engines.openai.detection import detect_server, is_same_model, is_snapshot
 from kgqa.errors import ConfigError, EngineDied
@@ -230,9 +231,7 @@ def test_finished_configuration_is_not_detected_again(
     assert (experiment.name("model"), experiment.config["engine"]["concurrency"]) == ("sim", 4)
     file.unlink()
     assert compose_experiment(words, experiment.config).config == experiment.config
-    with pytest.raises(
-        EngineDied, match=r"http://127\.0\.0\.1:9 has not answered any call.*no connection"
-    ):
+    with pytest.raises(EngineDied, match=r"http://127\.0\.0\.1:9 does not answer: no connection"):
         detect_server("http://127.0.0.1:9", "OPENAI_API_KEY", 0.0)
 
 
@@ -245,6 +244,27 @@ def test_closed_port_here_is_given_up_early(host: str, monkeypatch: pytest.Monke
     )
     with pytest.raises(EngineDied, match=message):
         detect_server(f"http://{host}:9", "OPENAI_API_KEY", None)
+
+
+def test_refused_connection_elsewhere_is_given_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "CLOSED_TIMEOUT", 0.1)
+    # as if the address were that of another machine
+    monkeypatch.setattr(transport, "LOOPBACK", ())
+    with pytest.raises(EngineDied, match=r"for 0\.1 s: .*engine\.server_timeout=600$"):
+        detect_server("http://127.0.0.1:9", "OPENAI_API_KEY", None)
+
+
+def test_silent_server_has_a_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(detection, "NOTICE", 0.01)
+    monkeypatch.setattr(detection, "TIMEOUT", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(EngineDied):
+            detect_server(url, "OPENAI_API_KEY", 0.0)
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert warnings == [f"{url}: waiting up to 0.5 s for an answer"]
 
 
 NAMES = {

@@ -65,7 +65,7 @@ class ServerAccess:
         Seconds | None,
         Setting(
             "Seconds without any response, while all calls wait. Then the run stops with exit code 3. null: 120, or 10 "
-            "if a port of this machine is closed from the start."
+            "if the port is closed from the start."
         ),
         REACHING,
     ] = None
@@ -88,7 +88,7 @@ class ServerAccess:
 
 
 def find_limits(server_timeout: float | None) -> tuple[float, float]:
-    """Return the seconds that a server can fail, and those for a closed port of this machine from the start.
+    """Return the seconds that a server can fail, and those for a port that is closed from the start.
 
     A closed port is mostly a wrong one. A user who sets the seconds waits for a server that is starting.
     """

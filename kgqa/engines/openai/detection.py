@@ -6,6 +6,8 @@ LiteLLM do not, but have their own endpoints for a version. Every other server i
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -20,6 +22,8 @@ from kgqa.engines.openai.requests import Server
 from kgqa.engines.openai.transport import Transport
 from kgqa.errors import KgqaError
 from kgqa.types import Json
+
+log = logging.getLogger(__name__)
 
 # Ollama truncates longer prompts without an error. This is its default, unless the model sets num_ctx.
 OLLAMA_CONTEXT = 4096
@@ -39,6 +43,8 @@ VERSION = re.compile(
 # statuses of a path that a server does not have
 ABSENT = frozenset({404, 405, 501})
 TIMEOUT, BACKOFF = 10.0, 0.5
+# seconds without an answer until a line shows it
+NOTICE = 2.0
 # seconds: the cells of a sweep share one look, and a viewer sees a restarted server
 REMEMBERED = 60
 
@@ -87,11 +93,20 @@ async def _look(url: str, key: str | None, server_timeout: float | None) -> Serv
     """Wait for the server, then try endpoints that most servers lack without waiting."""
     patient = Transport(url, key, RetryPolicy(TIMEOUT, 0, BACKOFF, *find_limits(server_timeout)))
     quick = Transport(url, key, RetryPolicy(TIMEOUT, 0, BACKOFF, 0.0))
+
+    def show_wait() -> None:
+        # the first failure has its own line
+        if not patient.is_held:
+            log.warning("%s: waiting up to %g s for an answer", url, TIMEOUT)
+
+    # if a firewall drops packets, the first attempt takes longer than users wait without a line
+    notice = asyncio.get_running_loop().call_later(NOTICE, show_wait)
     try:
         prefix, listed, rejection = await _list_models(patient)
         quick.url += prefix
         return replace(await _identify(quick, listed), rejection=rejection)
     finally:
+        notice.cancel()
         for transport in (patient, quick):
             await transport.close()
 

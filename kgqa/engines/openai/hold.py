@@ -27,7 +27,7 @@ ALMOST = 0.01
 class RetryPolicy:
     """Seconds of one attempt, number of retries, seconds before the first retry, seconds that a server can fail.
 
-    closed_timeout: the last one for a closed port of this machine that has not answered yet, if it is shorter.
+    closed_timeout: the last one for a closed port that has not answered yet, if it is shorter.
     """
 
     timeout: float

@@ -7,6 +7,7 @@ that is down, ignores Retry-After of more than a minute, and does not report the
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -65,7 +66,7 @@ class Failure(Exception):
 
     reason: for the final error. cause: a few words for progress lines. after: seconds that the server asks to wait.
     is_own: the request can be the reason, if the server answers others. denied: the configuration is wrong, unless the
-    server has answered a call. is_closed: no program listens at a port of this machine.
+    server has answered a call. is_closed: no program listens at the port.
     """
 
     reason: str
@@ -230,6 +231,11 @@ class Transport:
             raise self._interpret(status, self._read_error(body), headers)
         return body
 
+    @property
+    def is_held(self) -> bool:
+        """Return whether calls wait for the server."""
+        return self._hold.is_held
+
     async def close(self) -> None:
         self._hold.close()
         if self._session is not None:
@@ -243,16 +249,17 @@ class Transport:
         is_closed = self._is_closed(failure)
         limit = self.policy.find_limit(is_closed=is_closed)
         if limit and not (self._hold.answers or self._hold.is_held or failure.denied):
-            longer = f"Wait longer: {self._group}.server_timeout=600" if is_closed else ""
-            line = f"{self.url}: {str(failure).rstrip('.')}. Retrying for {limit:g} s. {longer}"
-            log.warning("%s", line.rstrip())
+            other = "Wait longer" if is_closed else "Stop at once"
+            seconds = 600 if is_closed else 0
+            cause = f"{self.url}: {str(failure).rstrip('.')}. Retrying for {limit:g} s"
+            log.warning("%s. %s: %s.server_timeout=%d", cause, other, self._group, seconds)
         is_over = self._hold.fail(
             failure.cause, failure.after, is_trial=is_trial, is_closed=is_closed
         )
         return is_over or bool(failure.denied and not self._hold.answers)
 
     def _is_closed(self, failure: Failure) -> bool:
-        """Return whether a port of this machine is closed from the start. A server that answered can come back."""
+        """Return whether a port is closed from the start. A server that answered can come back."""
         return failure.is_closed and not self._hold.answers
 
     def _explain(self, failure: Failure) -> KgqaError:
@@ -267,9 +274,8 @@ class Transport:
         is_closed = self._is_closed(failure)
         seconds = self.policy.find_limit(is_closed=is_closed)
         longer = f"If it is starting: {self._group}.server_timeout=600" if is_closed else ""
-        return ServerLost(
-            f"{self.url} has not answered any call for {seconds:g} s: {failure} {longer}".rstrip()
-        )
+        silence = f"has not answered any call for {seconds:g} s" if seconds else "does not answer"
+        return ServerLost(f"{self.url} {silence}: {failure} {longer if seconds else ''}".rstrip())
 
     async def _attempt(self, path: str, body: Mapping[str, Json], read: Callable[[Json], T]) -> T:
         """Return what `read` makes of the answer to one attempt."""
@@ -309,9 +315,9 @@ class Transport:
                 key = f"{key.rstrip('=')}=http{self.url.removeprefix('https')}"
                 raise ConfigError(f"{self.url}: the server speaks http: write {key}") from error
             remedy = f"Start the server, or correct {key}."
-            is_closed = (
-                isinstance(error, aiohttp.ClientConnectorError)
-                and urlsplit(self.url).hostname in LOOPBACK
+            # localhost can have two addresses, whose error has no number
+            is_closed = isinstance(error, aiohttp.ClientConnectorError) and (
+                urlsplit(self.url).hostname in LOOPBACK or error.errno == errno.ECONNREFUSED
             )
             reason = f"no connection ({_reason(error)}). {remedy}"
             raise Failure(reason, "no connection", is_own=False, is_closed=is_closed) from error
