@@ -131,7 +131,9 @@ def markdown(title: str, sections: Sequence[Section], notices: Sequence[str] = (
 
 def escape_markdown(text: str) -> str:
     """Return a text on one line in which no HTML, link or picture is live. Emphasis and code stay."""
-    escaped = " ".join(text.splitlines()).strip().replace("<", "&lt;").replace("![", "!\\[")
+    line = " ".join(text.splitlines()).strip()
+    # "p < 0.05" is no tag, and a reader of the file can read it
+    escaped = re.sub(r"<(?=[a-zA-Z/!?])", "&lt;", line).replace("![", "!\\[")
     return re.sub(r"\](?=[(\[:])", r"]\\", escaped)
 
 

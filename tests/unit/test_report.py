@@ -43,6 +43,7 @@ from kgqa.report.section import (
     Section,
     csv_text,
     escape_latex,
+    escape_markdown,
     latex,
     markdown,
     quote_formula,
@@ -517,6 +518,20 @@ def test_each_point_has_a_name_or_a_number() -> None:
     assert [numbers.get(text, text) for text in shown] == names
     assert 0 < len(numbers) < len(names)
     assert f">1: {numbers['1']}</text>" in svg(plot)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("p < 0.05", "p < 0.05"),
+        ("<0.001", "<0.001"),
+        ("<b>", "&lt;b>"),
+        ("</b>", "&lt;/b>"),
+        ("<!--", "&lt;!--"),
+    ],
+)
+def test_only_tags_are_escaped_in_markdown(text: str, expected: str) -> None:
+    assert escape_markdown(text) == expected
 
 
 def test_notes_are_below_and_warnings_above_the_table() -> None:
