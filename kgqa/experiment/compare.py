@@ -59,13 +59,15 @@ class Comparison:
     correction: str = HOLM
     # the cells of sweeps without results
     missing: Sequence[Cell] = ()
+    # the letter of the run that all others are compared with
+    baseline: str | None = None
 
     @property
     def table(self) -> ComparisonTable:
         """Return the table for a paper. Raises DataError: a file of a run is damaged."""
         entries = {letter: read_entries([Path(name)])[0] for letter, name in self.runs.items()}
         return ComparisonTable(
-            self.differences, entries, self.profile, self.correction, self.missing
+            self.differences, entries, self.profile, self.correction, self.missing, self.baseline
         )
 
     @property
@@ -187,7 +189,9 @@ def compare_answers(
     ]
     names = {letter: run.name for letter, run in runs.items()}
     heading = "\n".join([title, *lines, *notes])
-    return Comparison(heading, sections, names, differences, profiles[0], correction, missing)
+    return Comparison(
+        heading, sections, names, differences, profiles[0], correction, missing, reference
+    )
 
 
 def _check_metrics(metrics: Sequence[str]) -> None:

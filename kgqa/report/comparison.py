@@ -32,7 +32,7 @@ _LATEX = r"""%% needs \usepackage{booktabs}
 \begin{table*}[t]
 \centering
 \small
-\begin{tabular}{lllrrrrr}
+\begin{tabular}{%s}
 \toprule
 %s
 \midrule
@@ -49,7 +49,7 @@ class ComparisonTable:
     """The table of some compared runs.
 
     entries: the runs by letter. profile: the rules of scoring. correction: a name of `CORRECTIONS`. missing: the cells
-    of sweeps without results.
+    of sweeps without results. baseline: the letter of the run that all others are compared with.
     """
 
     differences: Sequence[Difference]
@@ -57,6 +57,24 @@ class ComparisonTable:
     profile: str
     correction: str = HOLM
     missing: Sequence[Cell] = ()
+    baseline: str | None = None
+
+    @property
+    def header(self) -> dict[str, str]:
+        """Return the heads of the columns, in Markdown and in LaTeX. The baseline is the head of its means."""
+        label = CORRECTED_P[self.correction][0]
+        heads = HEADER
+        if self.baseline is not None:
+            name = self.names[self.baseline]
+            heads = {
+                "metric": "Metric",
+                "run": "Run",
+                "n": "$n$",
+                "mean": "Mean",
+                name: escape_latex(name),
+                "difference [95% interval]": r"Difference [95\% interval]",
+            }
+        return {**heads, label: label.replace("p", "$p$", 1)}
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -75,7 +93,7 @@ class ComparisonTable:
         return [
             each.metric,
             self.names[each.first],
-            self.names[each.second],
+            *([self.names[each.second]] if self.baseline is None else []),
             f"{each.n:,}",
             *(f"{mean:.1f}" for mean in each.means),
             f"{_points(each.difference)} {ends}",
@@ -89,8 +107,11 @@ class ComparisonTable:
         datasets = dict.fromkeys(run.choices["dataset"] for run in runs)
         named = ", ".join(DATASETS.get(name, name) for name in datasets)
         used = list_used(list(self.entries.values()))
+        rows = "Pairs of runs"
+        if self.baseline is not None:
+            rows = f"Each run minus {self.names[self.baseline]}"
         parts = [
-            f"Pairs of runs on the same questions of {named}{f' with {used}' if used else ''}.",
+            f"{rows} on the same questions of {named}{f' with {used}' if used else ''}.",
             f"Means in percent by the rules of {title_rules(self.profile)}, differences in points with 95% intervals.",
             f"n: questions that both answered. p: {TESTS}, with {CORRECTED_P[self.correction][1]} over",
             f"{pluralize(len(self.differences), 'test')}. Bold: p < {self.differences[0].alpha:g}.",
@@ -127,16 +148,17 @@ class ComparisonTable:
 
     def section(self) -> Section:
         rows = list(map(self.row, self.differences))
-        return Section("Table", [*HEADER, CORRECTED_P[self.correction][0]], rows, (self.caption,))
+        return Section("Table", list(self.header), rows, (self.caption,))
 
     def latex(self) -> str:
         """Return the table for the package booktabs. There is some space between metrics."""
-        label = CORRECTED_P[self.correction][0].replace("p", "$p$", 1)
         lines = [_line(map(latex_cell, self.row(each))) for each in self.differences]
         for number, (one, other) in enumerate(pairwise(self.differences)):
             lines[number] += "\n\\addlinespace" if one.metric != other.metric else ""
+        texts = "lll" if self.baseline is None else "ll"
         return _LATEX % (
-            _line([*HEADER.values(), label]),
+            texts + "r" * (len(self.header) - len(texts)),
+            _line(self.header.values()),
             "\n".join(lines),
             escape_latex(self.caption),
         )

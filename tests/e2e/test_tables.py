@@ -165,6 +165,22 @@ def test_comparison_is_written(kgqa: Kgqa, end: str) -> None:
     assert WARNINGS in visible
 
 
+AGAINST = {
+    "md": ["| metric | run | n | mean | No context | ", "| EM | Gold passages | 4 | "],
+    "tex": ["Metric & Run & $n$ & Mean & No context & ", "EM & Gold passages & 4 & "],
+}
+
+
+@pytest.mark.usefixtures("two_runs")
+@pytest.mark.parametrize("end", AGAINST)
+def test_baseline_is_a_column_of_the_comparison(kgqa: Kgqa, end: str) -> None:
+    ran = kgqa("compare", *METHODS, "baseline=no_context", "--out", f"c.{end}")
+    assert "baseline: B  no_context" in ran.out
+    text = Path(f"c.{end}").read_text(encoding="utf-8")
+    assert [part for part in AGAINST[end] if part not in text] == []
+    assert "Each run minus No context on the same questions" in text
+
+
 @pytest.mark.usefixtures("two_runs")
 @pytest.mark.parametrize(
     ("words", "text"),
