@@ -18,7 +18,7 @@ from kgqa.config.composing import compose
 from kgqa.config.overrides import override_values, parse_override
 from kgqa.errors import ConfigError
 from kgqa.experiment.calibration import sample_sheet
-from kgqa.experiment.compare import DIFFERENCE, check_suffix, compare_answers
+from kgqa.experiment.compare import check_suffix, compare_answers
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.evaluate import (
     EvaluationRequest,
@@ -32,7 +32,7 @@ from kgqa.experiment.explain import explain as explain_run
 from kgqa.experiment.plan import plan_comparison
 from kgqa.report.columns import warn_of_missing
 from kgqa.report.evaluation import evaluation_sections, evaluations_section
-from kgqa.scoring.comparison import POWER
+from kgqa.scoring.comparison import DIFFERENCE, POWER
 from kgqa.util.fs import replace_file
 from kgqa.util.validators import Natural, Validator
 

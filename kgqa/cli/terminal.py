@@ -36,7 +36,7 @@ WIDTH = 160
 GAP = 2
 # columns of a terminal that leaves less room for bars
 NARROW = 100
-_FIGURE = re.compile(r"$|–|[-+–]?[\d,.:]+(?!\w)")
+_FIGURE = re.compile(r"$|–|[-+–<]?[\d,.:]+(?!\w)")
 
 Cell = str | Text | int | float | None  # None is empty
 Cells = Sequence[Cell]  # of one row

@@ -23,7 +23,7 @@ from kgqa.report.names import title_row
 from kgqa.report.page import notebook_html
 from kgqa.report.paper import name_entries, read_entries
 from kgqa.report.section import Section, Value, latex, markdown
-from kgqa.scoring.comparison import ALPHA, HOLM, Difference, compare, pair_runs
+from kgqa.scoring.comparison import ALPHA, DIFFERENCE, HOLM, Difference, compare, pair_runs
 from kgqa.scoring.corrected import share
 from kgqa.scoring.metrics import exact_match
 from kgqa.scoring.questions import METRICS, ScoredQuestion
@@ -31,7 +31,6 @@ from kgqa.types import Json
 from kgqa.util.fs import json_text, replace_file
 from kgqa.util.text import pluralize
 
-DIFFERENCE = 2.0  # points
 # of files that a comparison is written to
 SUFFIXES = (".md", ".tex", ".json")
 # A to Z, then AA to ZZ

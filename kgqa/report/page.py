@@ -107,11 +107,12 @@ def is_current(page: Path) -> bool:
 
 @cache
 def template_environment(package: str) -> Environment:
-    """Return the templates in assets/ of a package. Texts are escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    """Return the templates in assets/ of a package, which can use those of the report. Texts are escaped."""
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+    packages = dict.fromkeys((package, "kgqa.report"))
     environment = Environment(
-        loader=PackageLoader(package, "assets"),
+        loader=ChoiceLoader([PackageLoader(each, "assets") for each in packages]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -20,7 +20,7 @@ FILES = {
     "csv": "report.csv",
     "latex": "report.tex",
 }  # by format
-_NUMBER_START = "0123456789+-–−~"
+_NUMBER_START = "0123456789+-–−~<"
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?(\d[\d,]*)?\.?\d+(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _LATEX = {

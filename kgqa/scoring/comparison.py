@@ -13,6 +13,8 @@ from kgqa.scoring.intervals import difference_interval
 RESAMPLES = 10_000
 ALPHA = 0.05
 HOLM = "holm"
+# the points that matter, unless a user sets others
+DIFFERENCE = 2.0
 POWER = 0.8
 _CELLS_PER_CHUNK = 2_000_000  # int64 counts: 16 MB
 _TIE = 1e-9  # equal sums differ by less

@@ -534,6 +534,10 @@ def test_only_tags_are_escaped_in_markdown(text: str, expected: str) -> None:
     assert escape_markdown(text) == expected
 
 
+def test_small_p_values_are_numbers() -> None:
+    assert Section("S", ("p",), [("<0.001",), ("0.040",)]).numeric_columns() == [True]
+
+
 def test_notes_are_below_and_warnings_above_the_table() -> None:
     section = Section("S", ("name",), [("row",)], ("**Warning**: careful.", "Scores in percent."))
     page = notebook_html("", [section])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
@@ -19,10 +20,13 @@ from kgqa.extras.viewer.answers import (
 )
 from kgqa.extras.viewer.table import FIELDS, TEXTS, Row, find_row, group_cells, read_rows
 from kgqa.report.columns import explain_names
+from kgqa.report.evaluation import comparison_section
 from kgqa.report.explorer import question_page, run_page
 from kgqa.report.page import is_current, page_policy, template_environment
 from kgqa.report.run_report import notices, sections
+from kgqa.report.section import Section
 from kgqa.runtime.monitor import read_heartbeats
+from kgqa.scoring.comparison import DIFFERENCE
 from kgqa.scoring.questions import METRICS
 from kgqa.util.redaction import redact, write_crash_report
 from kgqa.util.text import escape_control, one_line
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 # rows of a table on one page
 PAGE = 200
 MAX_RUNS = 6  # side by side
+TESTS = "Over the questions that all runs have. kgqa compare prints this table with an explanation of the columns."
 ASSETS: list[str | tuple[str, str]] = [("kgqa.extras.viewer", "assets"), ("kgqa.report", "assets")]
 # a file's page runs only kgqa's scripts. It cannot load anything or reach this server
 SANDBOX = {
@@ -123,7 +128,7 @@ class Viewer:
             request, "compare.html.j2", runs=runs, letters=ascii_uppercase[: len(runs)], filters=FILTERS, which=which,
             search=text, sides=sides[first : first + PAGE], first=first, count=len(sides),
             columns=table.columns_of(runs), titles=titles, hints=explain_names(titles.values()),
-            differences=compare_scores(runs),
+            tests=_list_tests(runs, titles),
             warnings=[*table.warn_of_simulation(runs), *warn_of_questions(runs)],
         )  # fmt: skip
 
@@ -175,6 +180,13 @@ class Viewer:
             texts=TEXTS, with_intervals=table.WITH_INTERVALS, **values,
         )  # fmt: skip
         return _html(text, status)
+
+
+def _list_tests(runs: Sequence[Row], titles: Mapping[str, str]) -> Section:
+    """Return the paired tests. Without rows if no question is in all runs."""
+    names = {letter: titles[row.key] for letter, row in zip(ascii_uppercase, runs, strict=False)}
+    section = comparison_section(compare_scores(runs), DIFFERENCE, names)
+    return replace(section, text=(TESTS,))
 
 
 def _html(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
