@@ -47,7 +47,7 @@ from kgqa.config.files import (
     own_files,
     read_yaml_text,
 )
-from kgqa.config.foreign_names import KEYS
+from kgqa.config.foreign_names import KEYS, name_method_keys
 from kgqa.config.keys import FILE_KEYS, MODEL, complete_node, load_node
 from kgqa.config.overrides import parse_override
 from kgqa.config.role_keys import ROLE_ENGINES, find_role_key, split_roles
@@ -362,11 +362,14 @@ def _check_known_keys(config: Mapping[str, Json], choices: Mapping[str, Json]) -
         for group, name in choices.items():
             _check_group(config, run_keys, group, name)
     except ConfigError as error:
+        message, method = str(error), config["method"]
+        if isinstance(method, Mapping):
+            message = name_method_keys(message, str(choices["method"]), method)
         experiment = str(choices.get("experiment") or "")
         preset = load_node("experiment", experiment) if experiment else {}
-        if str(error).partition("=")[0].partition(": ")[0] in {*preset, *flatten(preset)}:
-            raise ConfigError(f"{config_file('experiment', experiment)}: {error}") from error
-        raise
+        if message.partition("=")[0].partition(": ")[0] in {*preset, *flatten(preset)}:
+            message = f"{config_file('experiment', experiment)}: {message}"
+        raise ConfigError(message) from error
 
 
 def _check_run_keys(config: Mapping[str, Json], run_keys: Sequence[str], method: str) -> None:

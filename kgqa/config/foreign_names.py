@@ -57,7 +57,7 @@ _SERVER = "For a running server, use server=URL, e.g. server=http://127.0.0.1:80
 _GREEDY = "kgqa generates greedily, as the papers do. Some methods have method.temperature: kgqa run method=NAME --help"
 _PASSAGES = "The number of passages is a key of the method: kgqa run method=NAME --help"
 _GPU = "Engines use the GPUs that they see. Choose them with the environment variable CUDA_VISIBLE_DEVICES"
-_REPLY = "The length of a reply is a key of the method, such as method.max_answer_tokens: kgqa run method=NAME --help"
+_REPLY = "The length of a reply is a key of the method: kgqa run method=NAME --help"
 _NAME = "run_name=NAME names the folder of a run"
 _METRIC = "All metrics are measured and compared, also those of conf/metric/. Remove this key"
 _RESUME = "Every run resumes: run the same command again. Remove this key"
@@ -69,6 +69,13 @@ _PRESET = "To save settings in a file, write conf/experiment/NAME.yaml and use e
 _SWEEP = "sweep.name= names a sweep: kgqa run -m. To name one run: run_name=NAME"
 _BUDGET = "budget= limits a sweep: kgqa run -m. For one run at a server: engine.budget_usd=2 or engine.budget_tokens=N"
 _SHOTS = "The few-shot examples are keys of the method: kgqa run method=NAME --help"
+# the keys of methods that each of these hints means
+METHOD_KEYS: dict[str, str] = {
+    _GREEDY: r"temperature|top_p",
+    _PASSAGES: r"passages$|passages_|^(candidates|chains|budget)$",
+    _REPLY: r"^max_\w+_tokens$",
+    _SHOTS: r"^(few_shot|demonstration)",
+}
 KEYS: dict[str, str] = {
     **dict.fromkeys(("exp_name", "name", "run_id", "tag", "tags"), _NAME),
     "continue": _RESUME, "resume": _RESUME,
@@ -93,6 +100,17 @@ KEYS: dict[str, str] = {
     "num_samples": "Use limit=N for the first N questions, or sample=N for N random ones",
     "workers": "Set max_parallel_questions",
 }  # fmt: skip
+
+
+def name_method_keys(message: str, method: str, keys: Iterable[str]) -> str:
+    """Return a message with the chosen method and its keys, if it contains a hint at the keys of methods."""
+    for hint, pattern in METHOD_KEYS.items():
+        if hint in message:
+            near = [f"method.{key}" for key in keys if re.search(pattern, key)]
+            listed = f" ({', '.join(near)})" if near else ""
+            help_ = f"{hint.replace('method=NAME', f'method={method}')}{listed}"
+            return message.replace(hint, help_)
+    return message
 
 
 def fold(name: str) -> str:

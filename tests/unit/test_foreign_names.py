@@ -64,7 +64,14 @@ def test_spelling_of_a_paper_is_understood(word: str, name: str) -> None:
         ("overwrite=true", "KGQA_CACHE=FOLDER kgqa run"),
         ("seeds=3", "repeats=N runs N times with other seeds"),
         ("system_prompt=x", "kgqa new prompt METHOD/NAME"),
-        ("num_fewshot=5", "kgqa run method=NAME --help"),
+        (
+            "method=retrieve_read num_fewshot=5",
+            "kgqa run method=retrieve_read --help (method.few_shot_path, method.demonstration_set",
+        ),
+        (
+            "method=trace method.k=5",
+            "kgqa run method=trace --help (method.candidates, method.chains)",
+        ),
         ("method=[golden,trace]", "without brackets: kgqa run -m method=golden,trace"),
         ("method=./walk_back.py", "without its suffix: method=walk_back"),
         ("tags=x", "run_name=NAME names the folder of a run"),
