@@ -27,7 +27,7 @@ from kgqa.datasets.schema import (
     refuse_half_surrogates,
     shorten,
 )
-from kgqa.errors import DataError
+from kgqa.errors import DataError, nearest
 from kgqa.types import Json, Passage, Question
 from kgqa.util import jsonio
 from kgqa.util.settings import Setting
@@ -83,14 +83,17 @@ class Records(FileDataset):
             if len(entries) != 1:
                 problem = f"{len(entries)} values of" if entries else "no"
                 raise DataError(
-                    f"{where}: {problem} {key!r}. Correct the record, or name another key: dataset.{name}_key=KEY"
+                    f"{where}: {problem} {key!r}. {_suggest(key, record)}Correct the record, or name another key: "
+                    f"dataset.{name}_key=KEY"
                 )
             return entries[0]
 
         golds = [answer for key in self.answer_keys for answer in texts(key) if answer.strip()]
         if not golds:
+            hint = "".join(_suggest(key, record) for key in self.answer_keys)
             raise DataError(
-                f"{where}: no gold answer in {', '.join(self.answer_keys)}. Remove the question"
+                f"{where}: no gold answer in {', '.join(self.answer_keys)}. "
+                f"{hint or 'Remove the question'}".rstrip()
             )
         kind = " ".join(texts(self.type_key))
         pairs = [
@@ -128,6 +131,22 @@ def _read(file: Path) -> Iterator[tuple[str, Json]]:
         raise DataError(
             f"{file}:{table.line_num}: not a table of tab-separated values ({error})"
         ) from None
+
+
+def _suggest(key: str, record: Json) -> str:
+    """Return the key of the record that is probably meant, or "" if it has this key or none is similar."""
+    if _find(record, key.split(".")):
+        return ""
+    hint = nearest(key, _list_keys(record))
+    return f"{hint} " if hint.startswith("Did") else ""
+
+
+def _list_keys(value: Json, prefix: str = "") -> Iterator[str]:
+    """Yield the keys of a record, and those of objects in it as KEY.INNER."""
+    for item in value if isinstance(value, list) else [value]:
+        for key, inner in item.items() if isinstance(item, dict) else ():
+            yield f"{prefix}{key}"
+            yield from _list_keys(inner, f"{prefix}{key}.")
 
 
 def _find(value: Json, path: list[str]) -> Iterable[Json]:

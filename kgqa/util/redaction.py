@@ -18,7 +18,7 @@ from types import CoroutineType
 from typing import Any
 
 import kgqa.calls as calls
-from kgqa.errors import KgqaError
+from kgqa.errors import KgqaError, nearest
 from kgqa.types import Json
 from kgqa.util.places import home, package_folder
 
@@ -112,7 +112,7 @@ def describe_error(error: BaseException) -> str:
         return text
     frames = own_frames(error)
     location = f" ({_show_file(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
-    return f"{text}{location}{_hint_at_await(error)}"
+    return f"{text}{location}{_hint_at_await(error) or _hint_at_attribute(error)}"
 
 
 def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
@@ -179,6 +179,14 @@ def _hint_at_await(error: BaseException) -> str:
     if isinstance(kind, type) and issubclass(kind, calls.Call):
         return f". Is `await` missing before {kind.__name__}(…)?"
     return ""
+
+
+def _hint_at_attribute(error: BaseException) -> str:
+    """Return the attribute that is probably meant, such as text for question.txt."""
+    if not isinstance(error, AttributeError) or error.name is None:
+        return ""
+    hint = nearest(error.name, (each for each in dir(error.obj) if not each.startswith("_")))
+    return f". {hint.rstrip('.')}" if hint.startswith("Did") else ""
 
 
 def write_crash_report(error: BaseException, arguments: Sequence[str]) -> str:

@@ -109,6 +109,20 @@ def test_records_are_read(tmp_path: Path) -> None:
             "no 'id'. Correct the record",
             id="no id",
         ),
+        pytest.param(
+            "hipporag_nq",
+            [{"reference": ["a"], "questoin": "Who?"}],
+            "q.json",
+            "no 'question'. Did you mean questoin? Correct the record",
+            id="similar key",
+        ),
+        pytest.param(
+            "hipporag_nq",
+            [{"question": "Who?", "references": ["a"]}],
+            "q.json",
+            "no gold answer in reference. Did you mean references?",
+            id="similar key of answers",
+        ),
         pytest.param("hipporag_nq", ["text"], "q.json", "no gold answer", id="text as record"),
         pytest.param(
             "frames",

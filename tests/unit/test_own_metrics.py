@@ -32,6 +32,15 @@ def metric(value: object, *, lower_is_better: bool = False) -> OwnMetric:
     )
 
 
+def test_misspelled_attribute_of_a_question_has_a_hint() -> None:
+    def function(question: Any, answer: str) -> float:
+        return float(question.txt == answer)
+
+    mine = OwnMetric(Path("mine.yaml"), "mine.metric", function, "Mine", False)
+    with pytest.raises(ConfigError, match=r"no attribute 'txt' .*\. Did you mean text\?$"):
+        mine.share(QUESTION, "Ann")
+
+
 @pytest.mark.parametrize("value", [0, 0.0, 0.25, 1, 1.0, True, None])
 def test_metric_is_a_share_or_undefined(value: float | None) -> None:
     share = metric(value).share(QUESTION, "Ann")
