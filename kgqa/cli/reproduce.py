@@ -42,14 +42,24 @@ def reproduce(args: Namespace, terminal: Terminal) -> int:
         if request.protocol:
             raise ConfigError("dry_run=true does not work with protocol=paper. Use --plan")
         _show_differences(request.differences, terminal)
-    if not cells:
-        hint = f"no cell can run here (reasons above). With models of this machine: {example_choices()}"
-        terminal.line(f"kgqa: {request.table.id}: {hint}", alarm=True)
+    if not cells and (args.plan or request.keys.dry_run):
+        _show_remedies(request, terminal)
+        return 2
     if args.plan:
-        return show_stages(request.stages(), terminal) if cells else 2
+        return show_stages(request.stages(), terminal)
     if request.keys.dry_run:
-        return show_estimates(cells, terminal) if cells else 2
+        return show_estimates(cells, terminal)
     return _run(request, terminal) or (0 if cells else 2)
+
+
+def _show_remedies(request: ReproduceRequest, terminal: Terminal) -> None:
+    """Show why no cell runs, and the commands that download the data or do without it."""
+    table = request.table.id
+    terminal.line(f"kgqa: {table}: no cell can run here. The reasons are above", alarm=True)
+    for name in request.missing_data:
+        terminal.line(f"missing data: kgqa data download dataset={name}", alarm=True)
+    choices = example_choices()
+    terminal.line(f"or, with models of this machine: kgqa reproduce {table} {choices}", alarm=True)
 
 
 def _with_trained(
@@ -81,6 +91,8 @@ def _run(request: ReproduceRequest, terminal: Terminal) -> int:
         orders = [table.order_section()] if table.orders else []
         terminal.sections(reproduction.heading, [*table.comparison(), verdicts, *orders])
     _show_differences(reproduction.differing, terminal)
+    if not request.cells:
+        _show_remedies(request, terminal)
     for result in request.results:
         if result.error:
             terminal.line(f"{result.status}: {result.name}: {result.error}", alarm=True)

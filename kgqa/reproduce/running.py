@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -179,6 +180,13 @@ class ReproduceRequest:
             return {"runs": self.cells}
         tried = [cell for runs in self.runs for cell in runs.plan_dev()]
         return {"dev": tried, "test": [cell for runs in self.runs for cell in runs.plan_tests()]}
+
+    @property
+    def missing_data(self) -> list[str]:
+        """Return the datasets without data here that can be downloaded."""
+        names = re.compile(r"kgqa data download dataset=(\w+)")
+        reasons = (reason for cell in self.published for reason in cell.reasons)
+        return list(dict.fromkeys(name for each in reasons for name in names.findall(each)))
 
     def lines(self) -> list[str]:
         """Return the number of cells of each kind, and the reasons of cells that cannot run."""
