@@ -34,6 +34,8 @@ SILENCE, TICK = 2.0, 0.5
 WIDTH = 160
 # between two columns of a table
 GAP = 2
+# columns of a long text in an optional column
+FOLDED = 24
 # columns of a terminal that leaves less room for bars
 NARROW = 100
 _FIGURE = re.compile(r"$|–|[-+–<]?[\d,.:]+(?!\w)")
@@ -192,14 +194,15 @@ class Terminal(Display):
 def _fit(section: Section, width: int) -> tuple[Sequence[str], Sequence[Cells]]:
     """Return the header and the rows of a table that fits: without optional columns, then with brief cells."""
     rows = section.rows
-    briefs = [tuple(getattr(cell, "brief", cell) for cell in row) for row in rows]
-    last = len(section.header) - section.optional
     if not section.optional:
         return section.header, rows
+    briefs = [tuple(getattr(cell, "brief", cell) for cell in row) for row in rows]
+    last = len(section.header) - section.optional
     for cells in (rows, briefs):
-        for count in range(len(section.header), last - 1, -1):
-            columns = list(zip(section.header, *cells, strict=True))[:count]
-            if sum(max(map(len, column)) + GAP for column in columns) - GAP <= width:
+        widths = [max(map(len, column)) for column in zip(section.header, *cells, strict=True)]
+        widths[last:] = [min(each, FOLDED) for each in widths[last:]]
+        for count in range(len(widths), last - 1, -1):
+            if sum(widths[:count]) + GAP * count <= width:
                 return section.header[:count], [row[:count] for row in cells]
     return section.header[:last], [row[:last] for row in briefs]
 

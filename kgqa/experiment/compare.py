@@ -165,7 +165,7 @@ def compare_answers(
     scores = compare_share_tests(runs)
     verdicts, notes = _verdicts(runs)
     tested = _choose_metrics({**scores, **({JUDGE: verdicts} if verdicts else {})}, metrics)
-    labels = _name_by_differences(runs)
+    labels = name_by_differences(runs)
     reference = None if baseline is None else _find_baseline(baseline, runs, labels)
     pairs = pair_runs(list(runs), reference)
     differences = compare(tested, seed, alpha=alpha, correction=correction, baseline=reference)
@@ -178,7 +178,7 @@ def compare_answers(
     lines += [list_missing(missing)] if missing else []
     # of many pairs, the flipped questions would push the tests off the screen
     has_flips = flips is None or len(pairs) == 1
-    tests = comparison_section(differences, difference, _make_unique(labels), correction)
+    tests = comparison_section(differences, difference, label_runs(labels), correction)
     if not has_flips:
         tests = replace(tests, text=(*tests.text, FLIPS_HINT))
     sections = [
@@ -251,9 +251,8 @@ def name_runs(opened: list[AnsweredQuestions], *, common: bool) -> Runs:
     return dict(zip(LETTERS, share_questions(opened, common=common), strict=False))
 
 
-def describe_runs(runs: Runs, names: Mapping[str, str] | None = None) -> list[str]:
+def describe_runs(runs: Runs, names: Mapping[str, str]) -> list[str]:
     """Return a line per run with its letter, its name among these runs and its folder, then a warning of simulation."""
-    names = names or _name_by_differences(runs)
     width = max(map(len, names.values()))
     lines = [f"{letter}  {names[letter]:{width}}  {run.name}" for letter, run in runs.items()]
     simulated = [letter for letter, run in runs.items() if run.is_simulated]
@@ -263,7 +262,7 @@ def describe_runs(runs: Runs, names: Mapping[str, str] | None = None) -> list[st
     return lines
 
 
-def _name_by_differences(runs: Runs) -> dict[str, str]:
+def name_by_differences(runs: Runs) -> dict[str, str]:
     """Return the method of each run, with the settings that differ. The method alone if a file of a run is damaged."""
     try:
         entries = {letter: read_entries([Path(run.name)])[0] for letter, run in runs.items()}
@@ -273,7 +272,7 @@ def _name_by_differences(runs: Runs) -> dict[str, str]:
     return {letter: names[id(entry)] for letter, entry in entries.items()}
 
 
-def _make_unique(names: Mapping[str, str]) -> dict[str, str]:
+def label_runs(names: Mapping[str, str]) -> dict[str, str]:
     """Return the names by letter, with the letter before those that several runs have."""
     counts = Counter(names.values())
     return {

@@ -255,6 +255,7 @@ def _shares_section(
         header,
         rows,
         (text, f"kgqa show {folder} ID shows a question. Links open its report."),
+        optional=2,
     )
 
 

@@ -7,9 +7,15 @@ from itertools import combinations
 from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.experiment.compare import compare_share_tests, describe_runs, name_runs
+from kgqa.experiment.compare import (
+    compare_share_tests,
+    describe_runs,
+    label_runs,
+    name_by_differences,
+    name_runs,
+)
 from kgqa.experiment.evaluate import open_run
-from kgqa.report.section import Section, Value
+from kgqa.report.section import MarkedCell, Section, Value
 from kgqa.scoring.comparison import ALPHA, compare
 from kgqa.scoring.power import find_detectable_points, plan_questions
 from kgqa.util.text import duration, pluralize
@@ -29,40 +35,45 @@ def plan_comparison(
     """
     runs = name_runs([open_run(folder) for folder in folders], common=True)
     costs = {name: Metrics.read(Path(run.name)) for name, run in runs.items()}
+    names = name_by_differences(runs)
+    labels = label_runs(names)
     tests = len(list(combinations(runs, 2)))
-    rows = []
+    rows: list[tuple[Value, ...]] = []
     for pilot in compare(compare_share_tests(runs), seed):
         needed, cautious = plan_questions(pilot, points, power=power, alpha=ALPHA / tests)
         pair = [costs[pilot.first], costs[pilot.second]]
-        measured = (
-            f"{pilot.first} – {pilot.second}",
-            pilot.metric,
-            pilot.n,
-            f"{pilot.difference:+.1f}",
-        )
         detectable = find_detectable_points(pilot, pilot.n, power=power, alpha=ALPHA / tests)
-        shown = None if detectable is None else f"{detectable:.1f}"
-        rows.append((*measured, needed, cautious, shown, *_costs(pair, cautious)))
-    header = (
-        *(
-            "runs",
-            "metric",
-            "pilot questions",
-            "pilot difference",
-            f"questions for {points:g} points",
-            "cautious",
-        ),
-        *("pilot shows", "tokens", "model time", "USD"),
+        rows.append(
+            (
+                MarkedCell(
+                    f"{labels[pilot.first]} – {labels[pilot.second]}",
+                    brief=f"{pilot.first} – {pilot.second}",
+                ),
+                pilot.metric,
+                needed,
+                cautious,
+                *_costs(pair, cautious),
+                None if detectable is None else f"{detectable:.1f}",
+                pilot.n,
+                f"{pilot.difference:+.1f}",
+            )
+        )
+    needed_for = f"questions for {points:g} points"
+    costs_of_it = ("tokens", "model time", "USD")
+    of_pilot = ("pilot shows", "pilot questions", "pilot difference")
+    header = ("runs", "metric", needed_for, "cautious", *costs_of_it, *of_pilot)
+    test = "McNemar's exact test or the normal approximation"
+    level = f"p < {ALPHA:g} divided by {pluralize(tests, 'pair')}"
+    texts = (
+        f"Questions: the number that shows {points:g} points with power {power:g}, by {test}, at {level}.",
+        "–: no question of the pilot differs.",
+        "Cautious: the same with the upper 80 % limit of the pilot's spread.",
+        "Tokens, model time and USD: both runs on the cautious number, without cached replies.",
+        "Pilot shows: the difference that the questions of the pilot show.",
+        *_warn_of_size(len(runs["A"].questions)),
     )
-    text = (
-        f"Questions: the number that shows {points:g} points with power {power:g}, by McNemar's exact test or the "
-        f"normal approximation, at p < {ALPHA:g} divided by {pluralize(tests, 'pair')}. Cautious: the same with the "
-        "upper 80 % limit of the pilot's spread. –: no question of the pilot differs. Pilot shows: the difference that "
-        "the questions of the pilot show. "
-        "Tokens, model time and USD: both runs on the cautious number, without cached replies."
-    )
-    texts = (text, *_warn_of_size(len(runs["A"].questions)))
-    return "\n".join(describe_runs(runs)), [Section("Plan", header, rows, texts)]
+    heading = "\n".join(describe_runs(runs, names))
+    return heading, [Section("Plan", header, rows, texts, optional=len(of_pilot))]
 
 
 def _warn_of_size(questions: int) -> list[str]:

@@ -629,7 +629,7 @@ def test_warnings_about_scores_are_everywhere(kgqa: Kgqa, tmp_path: Path) -> Non
 def test_sweep_is_planned_and_named_for_one_run(kgqa: Kgqa) -> None:
     sweep = kgqa(*TWO).folder
     planned = kgqa("plan", str(sweep))
-    assert re.search(r"(?m)^A – B +EM ", planned.out)
+    assert re.search(r"(?m)^golden – no_context +EM ", planned.out)
     explained = kgqa("explain", str(sweep), "seed=1")
     newest = "kgqa explain demo/no_context/scripted/"
     assert re.search(rf"kgqa: the newest one: {newest}\w+ seed=1\n", explained.err)

@@ -322,7 +322,7 @@ def test_evaluate_accepts_a_server() -> None:
     ("width", "header", "cell"),
     [
         (24, ["run", "score", "cost"], "long name"),
-        (17, ["run", "score"], "long name"),
+        (18, ["run", "score"], "long name"),
         (12, ["run", "score"], "A"),
     ],
     ids=["wide", "no optional column", "brief cells"],
@@ -332,3 +332,8 @@ def test_narrow_terminal_omits_columns(width: int, header: list[str], cell: str)
     section = Section("S", ("run", "score", "cost"), [row], optional=1)
     shown, rows = _fit(section, width)
     assert (list(shown), rows[0][0]) == (header, cell)
+
+
+def test_long_optional_texts_are_folded() -> None:
+    section = Section("S", ("run", "meaning"), [("a", "word " * 20)], optional=1)
+    assert list(_fit(section, 40)[0]) == ["run", "meaning"]
