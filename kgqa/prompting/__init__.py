@@ -10,9 +10,10 @@ Blank lines at the ends of blocks are removed. An empty block `exact` keeps them
 from __future__ import annotations
 
 import json
+import os
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -206,14 +207,11 @@ def _environment(folders: tuple[Path, ...]) -> Environment:
         def get_source(
             self, environment: Environment, template: str
         ) -> tuple[str, str, Callable[[], bool]]:
-            source, file, is_unchanged = super().get_source(environment, template)
-            paths = [folder / template for folder in folders]
-
-            def is_current() -> bool:
-                first = next((path for path in paths if path.is_file()), None)
-                return first is not None and str(first) == file and is_unchanged()
-
-            return source, file, is_current
+            paths = [os.path.join(folder, template) for folder in folders]
+            # before the file is read, so that a change meanwhile is noticed
+            state = _find_file(paths)
+            source, file, _ = super().get_source(environment, template)
+            return source, file, lambda: _find_file(paths) == state
 
     environment = Environment(
         loader=Loader(folders),
@@ -225,3 +223,11 @@ def _environment(folders: tuple[Path, ...]) -> Environment:
     )
     environment.filters["tojson"] = to_json
     return environment
+
+
+def _find_file(paths: Sequence[str]) -> tuple[str, float] | None:
+    """Return the first file that exists, and when it was changed. Each render of a prompt calls this."""
+    for path in paths:
+        with suppress(OSError):
+            return path, os.stat(path).st_mtime
+    return None
