@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from kgqa.config.building import check_value
+from kgqa.report.columns import COSTS
 from kgqa.scoring.comparison import ALPHA, HOLM, check_correction
+from kgqa.scoring.questions import METRICS
 from kgqa.util.validators import Validator
 
 Significance = Annotated[
@@ -15,9 +17,10 @@ Significance = Annotated[
 
 
 def read_metrics(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of metrics=. Without the key there are none."""
-    names = values.get("metrics", "").strip("[]").split(",")
-    return tuple(name.strip() for name in names if name.strip())
+    """Return the names of metrics=, in any case: EM is em. Without the key there are none."""
+    names = [name.strip() for name in values.get("metrics", "").strip("[]").split(",")]
+    known = {name.casefold(): name for name in (*METRICS, *COSTS, "judge", "corrected")}
+    return tuple(known.get(name.casefold(), name) for name in names if name)
 
 
 def check_test(values: Mapping[str, str]) -> tuple[float, str]:

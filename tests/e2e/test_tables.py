@@ -220,7 +220,7 @@ def test_wrong_suffix_is_found_before_comparing(kgqa: Kgqa) -> None:
 
 @pytest.mark.usefixtures("two_runs")
 def test_rows_are_chosen_named_and_have_costs(kgqa: Kgqa) -> None:
-    keys = ("rows=no_context:Without passages,golden", "metrics=em,calls", "intervals=true")
+    keys = ("rows=no_context:Without passages,golden", "metrics=EM,Calls", "intervals=true")
     ran = kgqa("report", *METHODS, "--table", "paper", "--format", "md", *keys, "--out", "t.md")
     assert ran.code == 0, ran.err
     lines = Path("t.md").read_text(encoding="utf-8").splitlines()

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from kgqa.cli.significance import read_metrics
 from kgqa.report.comparison import ComparisonTable
 from kgqa.report.paper import Entry
 from kgqa.scoring.comparison import compare
@@ -76,3 +77,17 @@ def test_caption_warns(entries: Mapping[str, Entry], warning: str) -> None:
     warnings = " ".join(table_of(**entries).warnings)
     assert warnings.startswith(warning)
     assert bool(warnings) == bool(warning)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("EM,f1", ("em", "f1")),
+        ("[Support_Recall, JUDGE]", ("support_recall", "judge")),
+        ("USD", ("usd",)),
+        ("Exact", ("Exact",)),
+        ("", ()),
+    ],
+)
+def test_case_of_metric_names_does_not_count(text: str, names: tuple[str, ...]) -> None:
+    assert read_metrics({"metrics": text}) == names
