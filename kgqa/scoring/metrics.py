@@ -48,8 +48,9 @@ _CANNOT = "(?:cannot|can not|cant|could not|couldnt)"
 _FIND = "(?:determine|determined|answer|answered|find|found|infer|inferred|say|tell|identify|identified|know|known)"
 _LITTLE = "(?:no|not enough|not any|insufficient|no relevant|no specific|not sufficient)"
 _FACTS = "(?:information|info|evidence|mention|answer|context|data|details?)"
-# complete normalized answers: one that only starts like this ("None of the Above", a title) does not match
-_ABSTENTIONS = re.compile(
+# complete normalized answers: one that only starts like this ("None of the Above", a title) does not match.
+# Not compiled here, because this takes 12 ms and a run needs it only after its last call
+_ABSTENTIONS = (
     r"(?:(?:sorry|unfortunately|i am sorry|im sorry|i apologize)(?: but)? )?"
     rf"(?:(?:based on|according to|from|given|in|with|after reading) {_SOURCE} )?"
     "(?:"
@@ -326,7 +327,9 @@ def abstains(answer: str) -> bool:
     The list is ours. "Yes", "no" and "none" are answers.
     """
     text = normalise(answer)
-    return not text or (_ABSTENTIONS.fullmatch(text) is not None and not _is_title(answer, text))
+    return not text or (
+        re.fullmatch(_ABSTENTIONS, text) is not None and not _is_title(answer, text)
+    )
 
 
 def _is_title(answer: str, text: str) -> bool:
