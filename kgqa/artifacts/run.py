@@ -60,6 +60,13 @@ class _ListedSweep(Artifact):
     cells: tuple[_ListedCell, ...]
 
 
+def choose_named(choices: Mapping[str, str]) -> dict[str, str]:
+    """Return the choices that name a run, by group. A scripted engine calls no model, so it has none."""
+    is_scripted = choices.get("engine") == SCRIPTED
+    groups = [group for group in NAMED if not (is_scripted and group == "model")]
+    return {group: choices[group] for group in groups if group in choices}
+
+
 def read_settings(folder: Path) -> dict[str, str]:
     """Return the choices and settings of a run by key, with its seed and the number of its repetition.
 
@@ -107,7 +114,7 @@ class FinishedRun:
 
     @property
     def title(self) -> str:
-        named = [self.choices[group] for group in NAMED[2:] if group in self.choices]
+        _, _, *named = choose_named(self.choices).values()
         models = f" with {', '.join(named)}" if named else ""
         answered = f": {self.metrics.answered_text}" if self.metrics.failed else ""
         return f"{self.choices['method']} on {self.choices['dataset']}{models}{answered}"

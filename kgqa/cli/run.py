@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
-from kgqa.artifacts.run import MADE_UP, NAMED, SCRIPTED
+from kgqa.artifacts.run import MADE_UP, SCRIPTED, choose_named
 from kgqa.cli.terminal import Terminal
 from kgqa.config.composing import compose
 from kgqa.config.files import format_yaml
@@ -70,7 +70,7 @@ def _show_summary(experiment: Experiment, executed: Executed, terminal: Terminal
     from kgqa.report.warnings import find_warnings
 
     choices, metrics = experiment.choices, executed.run.metrics
-    title = " · ".join(choices[group] for group in NAMED if group in choices)
+    title = " · ".join(choose_named(choices).values())
     for model, calls in metrics.other_models.items():
         line = f"warning: another model answered {pluralize(calls, 'call')}: {model}"
         terminal.line(f"{line}. The run is named after {choices.get('model')}.", alarm=True)

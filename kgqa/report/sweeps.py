@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from kgqa.artifacts.run import UPPER_BOUNDS, FinishedRun
+from kgqa.artifacts.run import UPPER_BOUNDS, FinishedRun, choose_named
 from kgqa.artifacts.sweep import REPEAT, Cell, Sweep, questions_asked
 from kgqa.errors import DataError
 from kgqa.report.columns import SEPARATOR, Column, Measured, columns, dollars, tokens
@@ -226,7 +226,7 @@ def _list_common(group: Sequence[SweepRow]) -> list[str]:
     """Return the method, the model and the engine, each if all runs that have one have the same."""
     common: list[str] = []
     for name in ("method", "model", "engine"):
-        choices = [each.run.choices for row in group for each in row.repeats]
+        choices = [choose_named(each.run.choices) for row in group for each in row.repeats]
         values = {chosen[name] for chosen in choices if name in chosen}
         common += values if len(values) == 1 else []
     return common

@@ -117,8 +117,8 @@ def test_repeats_are_one_row_with_their_spread(kgqa: Kgqa) -> None:
 @pytest.mark.parametrize(
     ("words", "shared"),
     [
-        (["method=golden", "model=my_model", "repeats=2"], ["golden", "my_model", "scripted"]),
-        (["method=golden,no_context", "model=my_model"], ["my_model", "scripted"]),
+        (["method=golden", "model=my_model", "repeats=2"], ["golden", "scripted"]),
+        (["method=golden,no_context", "model=my_model"], ["scripted"]),
         (["method=golden", "model=my_model,other"], ["golden", "scripted"]),
     ],
     ids=["repeats", "methods", "models"],

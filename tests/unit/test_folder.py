@@ -16,7 +16,14 @@ import pytest
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.metrics import METRICS
 from kgqa.artifacts.predictions import PARTIAL_PREDICTIONS, PREDICTIONS, Prediction, question_ids
-from kgqa.artifacts.run import IDENTITY, FinishedRun, find_run, list_runs, list_sweeps
+from kgqa.artifacts.run import (
+    IDENTITY,
+    FinishedRun,
+    choose_named,
+    find_run,
+    list_runs,
+    list_sweeps,
+)
 from kgqa.artifacts.trace import read_trace
 from kgqa.cli.main import main
 from kgqa.errors import ConfigError, DataError, StorageError
@@ -367,3 +374,12 @@ def test_run_can_write_next_to_other_files() -> None:
     Path("config.yaml").write_text("damaged")
     assert run_demo(".") == 0
     assert Path(METRICS).is_file()
+
+
+@pytest.mark.parametrize(
+    ("engine", "named"),
+    [("vllm", ["trace", "demo", "small", "vllm"]), ("scripted", ["trace", "demo", "scripted"])],
+)
+def test_scripted_run_is_named_after_no_model(engine: str, named: list[str]) -> None:
+    choices = {"engine": engine, "model": "small", "dataset": "demo", "method": "trace", "kg": "x"}
+    assert list(choose_named(choices).values()) == named

@@ -157,7 +157,7 @@ def test_latex_has_scores_and_escapes(run: FinishedRun, folder: Path) -> None:
     assert (
         text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") >= 4
     )
-    assert "{Scores by scoring profile: trace on musique with smollm2\\_135m, scripted}" in text
+    assert "{Scores by scoring profile: trace on musique with scripted}" in text
     assert "% Scripted replies: no model was called." in text
     escaped = r"50 \% of A\_b \& \{c\} \textasciitilde{}\textasciicircum{}\textbackslash{}"
     assert escape_latex("50 % of A_b & {c}\n~^\\") == escaped
