@@ -190,7 +190,7 @@ INSPECT_COMMANDS = (
             others), rows=ROW:NAME,ROW to choose, order and name rows, intervals=true, alpha=0.05, correction=holm \
             (also bh, none)
         --table {{paper}}  a table for a paper as latex, md or csv: rows are methods, columns datasets and metrics
-        --format {{{",".join((*TABLES, *EXPORTS))}}}  the format, see below
+        --format {{{",".join((*TABLES, *EXPORTS))}}}  the format, see below (default: html, with --table latex)
         --open           only open the HTML report in the browser
         --out PATH       output file (default: report.html, .md, .csv or .tex in RUN). An export needs a new or empty \
             folder""",

@@ -139,7 +139,7 @@ def _progress(beat: Heartbeat) -> Cells:
 
 def report(args: Namespace, terminal: Terminal) -> None:
     """Write the report of a run or sweep, export a run, or open a report."""
-    form = args.format or "html"
+    form = args.format or ("latex" if args.table else "html")
     if args.table:
         _write_table(args, form, terminal)
         return

@@ -240,10 +240,14 @@ def test_equal_methods_are_named_by_settings(kgqa: Kgqa) -> None:
     assert "EM & IRCoT · max steps 1 (s1) & IRCoT · max steps 2 & 2 & " in table
 
 
+def test_paper_table_is_latex_by_default(kgqa: Kgqa, sweep: str) -> None:
+    assert kgqa("report", sweep, "--table", "paper").out.strip().endswith("table.tex")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--table", "paper"], "--format html: not with --table paper"),
+        (["--table", "paper", "--format", "html"], "--format html: not with --table paper"),
         (["baseline=golden"], "baseline=golden: only with --table paper"),
         (
             ["--table", "paper", "--format", "md", "metrics=nothing"],
