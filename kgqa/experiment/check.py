@@ -21,7 +21,7 @@ from kgqa.experiment.experiment import DEMONSTRATIONS_RANKER, RANKERS, Experimen
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
 from kgqa.judge import ROLE
-from kgqa.prompting import find_missing_inputs
+from kgqa.prompting import find_missing_inputs, find_unsent_text
 from kgqa.scoring.metrics import profile_formula
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Question
@@ -129,6 +129,11 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
         yield f"warning: {file}: no method renders this template. {hint}"
     for file, value in find_missing_inputs().items():
         yield f"warning: {file} does not use {value}, as kgqa's template does. The model does not see it."
+    for file, outside in find_unsent_text().items():
+        yield (
+            f"warning: {file}: {outside!r} is outside of the blocks, so the model does not see it. Move it into "
+            "{% block user %} … {% endblock %}."
+        )
     # a key of a sweep is for the cells that use it
     groups = experiment.sweep_groups.union(experiment.choices)
     for text, _, key, value in map(parse_override, experiment.overrides):

@@ -29,6 +29,8 @@ INPUTS = ("question", "query", "passage", "text")
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
+    from jinja2.nodes import Node
+    from jinja2.nodes import Template as ParsedTemplate
     from jinja2.runtime import Context
 
 
@@ -121,15 +123,50 @@ def find_missing_inputs() -> dict[Path, str]:
     return gaps
 
 
+def find_unsent_text() -> dict[Path, str]:
+    """Return the user's templates of messages with text or values outside of all blocks, and the first such line."""
+    from jinja2 import TemplateSyntaxError
+
+    own, texts = prompt_folders()[0], {}
+    for file in sorted(own.rglob("*.j2")) if own.is_dir() else ():
+        # a broken template is reported when it is rendered
+        with suppress(TemplateSyntaxError):
+            text = _find_text_outside(_parse(file).body)
+            if text is not None:
+                texts[file] = text
+    return texts
+
+
+def _find_text_outside(nodes: Sequence[Node]) -> str | None:
+    """Return the first line of text or value outside of the blocks, if there are blocks."""
+    from jinja2 import nodes as kinds
+
+    if not any(isinstance(node, kinds.Block) for node in nodes):
+        # other templates include it
+        return None
+    outside = (part for node in nodes if isinstance(node, kinds.Output) for part in node.nodes)
+    for part in outside:
+        if not isinstance(part, kinds.TemplateData):
+            return "{{ … }}"
+        if text := part.data.strip():
+            return text.splitlines()[0]
+    return None
+
+
 def _list_values(file: Path) -> set[str]:
     """Return the names of the values that a template uses."""
     from jinja2 import meta
 
-    text = file.read_text(encoding="utf-8", errors="replace")
-    parsed = _environment(prompt_folders()).parse(text)
+    parsed = _parse(file)
     values = meta.find_undeclared_variables(parsed)
     # an included template can use every input
     return values.union(INPUTS) if list(meta.find_referenced_templates(parsed)) else values
+
+
+def _parse(file: Path) -> ParsedTemplate:
+    """Return the syntax tree of a template. Raises TemplateSyntaxError."""
+    text = file.read_text(encoding="utf-8", errors="replace")
+    return _environment(prompt_folders()).parse(text)
 
 
 def to_json(value: Json, indent: int | None = None) -> str:

@@ -22,7 +22,7 @@ from kgqa.config.user_code import find_user_parts, hash_user_code
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, UsageError
 from kgqa.identity.program_code import program_hash
-from kgqa.prompting import find_missing_inputs, render
+from kgqa.prompting import find_missing_inputs, find_unsent_text, render
 from kgqa.system.models import list_presets
 from kgqa.util.plugins import import_code
 from tests.unit.files import refusal, write
@@ -225,6 +225,21 @@ def test_template_needs_a_block_for_a_message() -> None:
 def test_copy_without_its_input_is_named(name: str, text: str, missing: str | None) -> None:
     file = write(f"prompts/{name}.j2", f"{{% block user %}}{text}{{% endblock %}}")
     assert find_missing_inputs() == ({file: missing} if missing else {})
+
+
+@pytest.mark.parametrize(
+    ("text", "outside"),
+    [
+        pytest.param("{% block user %}Answer.{% endblock %}\n\nUse one word.\nOr two.", "Use one word.", id="text"),
+        pytest.param("{% block user %}Answer.{% endblock %}{{ question }}", "{{ … }}", id="value"),
+        pytest.param("{# a note #}\n{% block user %}Answer.{% endblock %}\n", None, id="comment"),
+        pytest.param("A part that others include.", None, id="included part"),
+        pytest.param("{% block user %}Answer.{% endblock", None, id="broken"),
+    ],
+)  # fmt: skip
+def test_text_outside_of_blocks_is_named(text: str, outside: str | None) -> None:
+    file = write("prompts/reader/answer.j2", text)
+    assert find_unsent_text() == ({file: outside} if outside else {})
 
 
 @pytest.mark.parametrize(
