@@ -13,6 +13,7 @@ waits for a dead owner.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -31,7 +32,7 @@ from kgqa.artifacts.call_schema import usage_of
 from kgqa.cache.shared import SharedReplies
 from kgqa.errors import DataError, KgqaError, StorageError
 from kgqa.types import Json
-from kgqa.util.fs import ensure_dir, is_locked, lock_file, network_disk
+from kgqa.util.fs import FIXES, SPACE, ensure_dir, is_locked, lock_file, network_disk
 from kgqa.util.jsonio import MOST_BYTES, decode_stored
 from kgqa.util.places import shared_replies
 from kgqa.util.settings import name_of
@@ -55,7 +56,8 @@ NOT_IMPORTED = "DELETE FROM imported_calls WHERE key = ?"
 LATEST = 2**36
 # seconds to wait for another program
 TIMEOUT = 60.0
-_DISK_ERRORS = ("full", "disk i/o error", "readonly", "unable to open", "permission", "too big")
+_ACCESS_ERRORS = ("readonly", "unable to open", "permission")
+_DISK_ERRORS = ("full", "disk i/o error", "too big", *_ACCESS_ERRORS)
 _LOCK_ERRORS = ("locked", "busy", "locking protocol")
 _LOG = logging.getLogger("kgqa.cache")
 LockState = Literal["locked", "elsewhere", "stored"]
@@ -213,8 +215,11 @@ class Database:
             if isinstance(error, sqlite3.ProgrammingError) or any(
                 sign in reason for sign in _DISK_ERRORS
             ):
+                fix = (
+                    FIXES[errno.EACCES] if any(each in reason for each in _ACCESS_ERRORS) else SPACE
+                )
                 raise StorageError(
-                    f"{self.path}: {error}. Free disk space or set KGQA_CACHE, then run the same command again."
+                    f"{self.path}: {error}. {fix} or set KGQA_CACHE, then run the same command again."
                 ) from error
             raise DataError(
                 f"{self.path}: damaged call cache ({error}). Move it away and run the same command again."

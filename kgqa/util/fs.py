@@ -50,11 +50,18 @@ NETWORK_DISKS = frozenset(
 )
 
 # errors that no free space ends
-WRONG_PATH = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+WRONG_PATH = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT})
+# replaces the words of the remedies below for other errors than a full disk
+SPACE = "Free disk space"
+FIXES = {
+    errno.EACCES: "Get permission to write there",
+    errno.EPERM: "Get permission to write there",
+    errno.EROFS: "Make the disk writable",
+}
 # Remedies for errors of the disk
-AGAIN = "Free disk space, then run the same command again"
-OUT_ELSEWHERE = "Free disk space or set output_dir=DIR, then run the same command again"
-HOME_ELSEWHERE = "Free disk space, or set KGQA_HOME to a folder on another disk"
+AGAIN = f"{SPACE}, then run the same command again"
+OUT_ELSEWHERE = f"{SPACE} or set output_dir=DIR, then run the same command again"
+HOME_ELSEWHERE = f"{SPACE}, or set KGQA_HOME to a folder on another disk"
 
 
 def ensure_dir(folder: Path) -> Path:
@@ -164,6 +171,7 @@ def explain_storage_errors(path: Path, remedy: str = AGAIN) -> Iterator[None]:
         reason = os.strerror(error.errno) if error.errno else str(error)
         if error.errno in WRONG_PATH:
             remedy = "Name another path, or move what is there"
+        remedy = remedy.replace(SPACE, FIXES.get(error.errno or 0, SPACE))
         raise StorageError(f"{path}: {reason}. {remedy}") from error
 
 

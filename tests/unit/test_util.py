@@ -82,6 +82,25 @@ def test_file_is_replaced_completely_or_not_at_all(tmp_path: Path) -> None:
     assert (file.read_text(), os.listdir(file.parent)) == ("new", ["file.txt"])
 
 
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "Free disk space or set output_dir=DIR, then"),
+        (errno.EACCES, "Get permission to write there or set output_dir=DIR, then"),
+        (errno.EPERM, "Get permission to write there or set output_dir=DIR, then"),
+        (errno.EROFS, "Make the disk writable or set output_dir=DIR, then"),
+        (errno.ENOTDIR, "Name another path, or move what is there"),
+    ],
+    ids=["full", "no access", "not permitted", "read-only", "no folder"],
+)
+def test_remedy_suits_the_error_of_the_disk(number: int, remedy: str) -> None:
+    with (
+        pytest.raises(StorageError, match=rf"^F: {os.strerror(number)}\. {remedy}"),
+        fs.explain_storage_errors(Path("F"), fs.OUT_ELSEWHERE),
+    ):
+        raise OSError(number, os.strerror(number))
+
+
 def test_disk_error_names_the_file_and_a_fix(tmp_path: Path) -> None:
     def fill() -> None:
         with fs.replace_atomically(tmp_path / "file") as fresh:
