@@ -16,7 +16,7 @@ KgqaError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -60,11 +60,14 @@ class BudgetSpent(UsageError):
 
 
 class SeveralRunsError(ConfigError):
-    """A word of the command line means several runs. newest: the name of the newest finished one."""
+    """A word of the command line means several runs. names: of the finished ones, newest first.
 
-    def __init__(self, message: str, word: str, newest: str) -> None:
+    needed: the number of runs that the command needs for this word.
+    """
+
+    def __init__(self, message: str, word: str, names: Sequence[str], needed: int = 1) -> None:
         super().__init__(message)
-        self.word, self.newest = word, newest
+        self.word, self.names, self.needed = word, names, needed
 
 
 class PromptError(ConfigError):

@@ -186,11 +186,13 @@ def list_folders(root: Path, pattern: str, last_file: str, first_file: str) -> l
 def find_run(text: str, *, sweeps: bool = False) -> Path:
     """Find a folder by its path, "last" (the run that finished last), or the start of a name such as "trace/smol".
 
+    SWEEP/METHOD is the run of a sweep with this method.
+
     Raises:
         ConfigError: no folder matches, or several do.
     """
     if not sweeps and (Path(text) / SWEEP).is_file():
-        raise _refuse_sweep(text, Path(text))
+        raise _refuse_sweep(text, f"{text} is a sweep", _list_cells(Path(text)))
     if any((Path(text) / file).is_file() for file in (IDENTITY, METRICS, PREDICTIONS, SWEEP)):
         return Path(text)
     entries = list_runs() + (list_sweeps() if sweeps else [])
@@ -204,37 +206,60 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
         # its reader reports what is missing
         return Path(text)
     if not matches:
-        raise _refuse_unknown(text, sweeps=sweeps)
+        if run := find_cell(text):
+            return run
+        raise _refuse_unknown(text)
     if len(matches) > 1:
         more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
         names = ", ".join(entry.name for entry in matches[:SHOWN])
         raise SeveralRunsError(
             f"{text}: matches several runs: {names}{more}. Add more of the name. kgqa runs shows how they differ.",
             text,
-            next((entry for entry in matches if entry.ended), matches[0]).name,
+            [entry.name for entry in matches if entry.ended] or [matches[0].name],
         )
     return matches[0].folder
 
 
-def _refuse_unknown(text: str, *, sweeps: bool) -> ConfigError:
+def find_cell(text: str) -> Path | None:
+    """Return the finished run that SWEEP/METHOD names, or None.
+
+    Raises ConfigError if several runs of the sweep have this method.
+    """
+    name, _, method = text.rpartition("/")
+    folder = _find_sweep(name)
+    cells = _list_cells(folder) if folder else {}
+    cells = {run: cell for run, cell in cells.items() if _read_method(run) == method}
+    if len(cells) > 1:
+        raise _refuse_sweep(text, f"{text}: several runs of this sweep have this method", cells)
+    return next(iter(cells), None)
+
+
+def _read_method(run: Path) -> str | None:
+    """Return the method of a run, or None if its file is missing or damaged."""
+    with suppress(DataError):
+        return read(Chosen, run / SETTINGS).choices.get("method")
+    return None
+
+
+def _refuse_unknown(text: str) -> ConfigError:
     """Return the error for a name that no run has."""
     if Path(text).is_file():
         return ConfigError(
             f"{text}: a file, not a run. To score answers of another program: "
             f"kgqa evaluate --predictions {text} dataset=NAME"
         )
-    # SWEEP/METHOD, as a cell is sometimes named
+    # SWEEP/METHOD without such a cell
     for name in (text.rstrip("/"), text.rpartition("/")[0]):
-        folder = None if sweeps else _find_sweep(name)
+        folder = _find_sweep(name)
         if folder:
-            return _refuse_sweep(name, folder)
+            return _refuse_sweep(text, f"{name} is a sweep", _list_cells(folder))
     remedy = "Separate names by spaces" if "," in text else "List runs: kgqa runs"
     return ConfigError(f"{text}: no finished run matches. {remedy}")
 
 
 def _find_sweep(text: str) -> Path | None:
     """Return the folder of the sweep with this name or path."""
-    if (Path(text) / SWEEP).is_file():
+    if text and (Path(text) / SWEEP).is_file():
         return Path(text)
     entries = list_sweeps()
     return next(
@@ -243,21 +268,25 @@ def _find_sweep(text: str) -> Path | None:
     )
 
 
-def _refuse_sweep(text: str, folder: Path) -> ConfigError:
-    """Return the error for a sweep where one run is needed. It lists runs of the sweep."""
-    runs: dict[Path, str] = {}
+def _list_cells(sweep: Path) -> dict[Path, str]:
+    """Return the finished runs of a sweep with the names of their cells."""
+    listed: tuple[_ListedCell, ...] = ()
     with suppress(DataError):
-        listed = read(_ListedSweep, folder / SWEEP).cells
-        runs = {Path(cell.run): cell.name for cell in listed if cell.run}
-    runs = {run: name for run, name in runs.items() if (run / METRICS).is_file()}
+        listed = read(_ListedSweep, sweep / SWEEP).cells
+    runs = {Path(cell.run): cell.name for cell in listed if cell.run}
+    return {run: name for run, name in runs.items() if (run / METRICS).is_file()}
+
+
+def _refuse_sweep(word: str, problem: str, runs: Mapping[Path, str]) -> ConfigError:
+    """Return the error for a word that means several runs of a sweep. It lists the runs."""
     if not runs:
-        return ConfigError(f"{text} is a sweep without finished runs. List runs: kgqa runs")
+        return ConfigError(f"{problem} without finished runs. List runs: kgqa runs")
     paths = {run: str(run).removeprefix(f"{outputs()}/") for run in runs}
-    names = [f"{paths[run]} ({name})" for run, name in list(runs.items())[:SHOWN]]
+    names = [f"{paths[run]} ({cell})" for run, cell in list(runs.items())[:SHOWN]]
     more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-    newest = max(runs, key=lambda run: (run / METRICS).stat().st_mtime)
-    message = f"{text} is a sweep: name one of its runs: {', '.join(names)}{more}"
-    return SeveralRunsError(message, text, paths[newest])
+    newest = sorted(runs, key=lambda run: -(run / METRICS).stat().st_mtime)
+    message = f"{problem}: name one of its runs: {', '.join(names)}{more}"
+    return SeveralRunsError(message, word, [paths[run] for run in newest])
 
 
 def matching(text: str, entries: Sequence[RunEntry]) -> list[RunEntry]:

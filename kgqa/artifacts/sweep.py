@@ -16,7 +16,7 @@ from kgqa.artifacts.metrics import Cost, Estimate, Metrics
 from kgqa.artifacts.predictions import question_ids
 from kgqa.artifacts.run import LAST, SWEEP, FinishedRun, find_run
 from kgqa.artifacts.schema import Artifact, Count, Number, omit_none, read
-from kgqa.errors import ConfigError
+from kgqa.errors import ConfigError, SeveralRunsError
 from kgqa.types import Json, JsonObject
 from kgqa.util import fs
 from kgqa.util.digests import ids_digest, text_digest
@@ -202,8 +202,15 @@ class Sweep(Artifact):
 
 def find_places(texts: Sequence[str]) -> list[Path]:
     """Return the folders of runs and sweeps to compare, as `find_run` finds them."""
-    # "last" is the last run, unless it is the only one to compare
-    return [find_run(text, sweeps=text != LAST or len(texts) == 1) for text in texts]
+    try:
+        # "last" is the last run, unless it is the only one to compare
+        return [find_run(text, sweeps=text != LAST or len(texts) == 1) for text in texts]
+    except SeveralRunsError as error:
+        sweeps = [name for name in error.names if name.startswith("sweeps/")]
+        # a sweep can be the only one to compare, a run cannot
+        if len(texts) == 1:
+            error.names, error.needed = (sweeps, 1) if sweeps else (error.names, 2)
+        raise
 
 
 def find_missing(places: Iterable[Path]) -> list[Cell]:

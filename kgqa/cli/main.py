@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(arguments)
         sys.stdout.flush()
     except SeveralRunsError as error:
-        code = _report(2, str(error), f"the newest one: {_name_newest(error, arguments)}")
+        code = _report(2, str(error), *_name_newest(error, arguments))
     except UsageError as error:
         code = _report(2, str(error), *notes(error))
     except EngineError as error:
@@ -93,15 +93,18 @@ def _report(code: int, *messages: str) -> int:
     return code
 
 
-def _name_newest(error: SeveralRunsError, arguments: Sequence[str]) -> str:
-    """Return the command with the newest run."""
-    # also in baseline=RUN
-    pairs = ((word, word.rpartition("=")) for word in arguments)
-    words = (
-        f"{key}{sign}{error.newest}" if value == error.word else word
-        for word, (key, sign, value) in pairs
-    )
-    return shlex.join(["kgqa", *words])
+def _name_newest(error: SeveralRunsError, arguments: Sequence[str]) -> list[str]:
+    """Return the command with the newest run or runs, or an empty list if there are too few."""
+    newest = error.names[: error.needed]
+    if len(newest) < error.needed:
+        return []
+    words = list[str]()
+    for word in arguments:
+        # also in baseline=RUN
+        key, sign, value = word.rpartition("=")
+        words += [f"{key}{sign}{name}" for name in newest] if value == error.word else [word]
+    title = "the newest one" if error.needed == 1 else f"the newest {error.needed}"
+    return [f"{title}: {shlex.join(['kgqa', *words])}"]
 
 
 def _flush() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from kgqa.artifacts.manifest import Manifest
-from kgqa.artifacts.run import MADE_UP
+from kgqa.artifacts.run import MADE_UP, find_cell
 from kgqa.artifacts.sweep import Cell
 from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
 from kgqa.errors import ConfigError, DataError, nearest
@@ -218,12 +218,12 @@ def _choose_metrics(
 
 
 def _find_baseline(text: str, runs: Runs, names: Mapping[str, str]) -> str:
-    """Return the letter of the run with this letter, name, method or folder, or start of a name such as "demo/trace".
+    """Return the letter of the run with this letter, name, method, folder, SWEEP/METHOD, or start of a folder's name.
 
     Raises:
         ConfigError: no run matches, or several do.
     """
-    folder = Path(text)
+    folder = find_cell(text) or Path(text)
     # the first kind of name that matches is used
     kinds = [
         [each for each in runs if text in (each, names[each], title_row(names[each]))],

@@ -104,13 +104,29 @@ def test_unknown_baseline_or_metric(chosen: dict[str, Any], message: str) -> Non
     assert refusal(partial(kgqa.compare, *runs, **chosen)).startswith(message)
 
 
-@pytest.mark.parametrize("name", ["main", "sweeps/main", "outputs/sweeps/main", "main/golden"])
+@pytest.mark.parametrize("name", ["main", "sweeps/main", "outputs/sweeps/main", "main/trace"])
 def test_sweep_in_place_of_a_run_lists_its_runs(name: str) -> None:
     golden_run, _ = kgqa.sweep(name="main", method=["golden", "no_context"], display=QUIET, **QUICK)
     folder = golden_run.folder.relative_to("outputs")
-    sweep = name.removesuffix("/golden")
+    sweep = name.removesuffix("/trace")
     message = f"{sweep} is a sweep: name one of its runs: {folder} (method=golden), demo/no_context"
     assert refusal(kgqa.load, name).startswith(message)
+
+
+@pytest.mark.parametrize("sweep", ["main", "sweeps/main", "outputs/sweeps/main"])
+def test_sweep_and_method_name_a_run(sweep: str) -> None:
+    runs = kgqa.sweep(name="main", method=["golden", "no_context"], display=QUIET, **QUICK)
+    names = [f"{sweep}/golden", f"{sweep}/no_context"]
+    assert [kgqa.load(name).folder for name in names] == [run.folder for run in runs]
+    compared = kgqa.compare(*names, baseline=names[1])
+    assert {each.second for each in compared.differences} == {"B"}
+
+
+def test_method_of_several_cells_of_a_sweep() -> None:
+    first, _ = kgqa.sweep("method=golden", "seed=0,1", name="main", display=QUIET, **QUICK)
+    folder = first.folder.relative_to("outputs")
+    message = "main/golden: several runs of this sweep have this method: name one of its runs: "
+    assert refusal(kgqa.load, "main/golden").startswith(f"{message}{folder} (seed=0), demo/golden")
 
 
 def test_comparison_of_a_sweep_is_tables_and_rows() -> None:

@@ -327,6 +327,28 @@ def test_ambiguous_name_is_rejected_by_every_command(
 
 
 @pytest.mark.parametrize(
+    ("sweeps", "hint"),
+    [
+        pytest.param(
+            [],
+            "kgqa: the newest 2: kgqa compare demo/trace/small/ac demo/trace/small/ab\n",
+            id="two runs",
+        ),
+        pytest.param(["all"], "kgqa: the newest one: kgqa compare sweeps/all\n", id="a sweep"),
+    ],
+)
+def test_comparison_of_one_ambiguous_name(
+    capsys: pytest.CaptureFixture[str], sweeps: Sequence[str], hint: str
+) -> None:
+    for number, name in enumerate(("aa", "ab", "ac")):
+        run(f"demo/trace/small/{name}", number)
+    for name in sweeps:
+        run(f"sweeps/{name}", 0, "sweep.json", "report.html")
+    assert main(["compare", "a"]) == 2
+    assert capsys.readouterr().err.endswith(hint)
+
+
+@pytest.mark.parametrize(
     ("files", "remain"), [([], False), (["thesis.txt"], True)], ids=["empty", "used"]
 )
 def test_failed_run_keeps_the_files_of_its_user(
