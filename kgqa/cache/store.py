@@ -182,6 +182,10 @@ class Database:
         with self.translate_errors():
             return self.connection.execute(statement, values).fetchall()
 
+    def has_calls(self, origin: Origin) -> bool:
+        statement = "SELECT 1 FROM calls WHERE engine = ? AND model = ? LIMIT 1"
+        return bool(self.rows(statement, (origin.engine, origin.model)))
+
     def iterate(self, statement: str) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query one by one: there can be millions."""
         with self.translate_errors():
@@ -331,12 +335,7 @@ class CallCache:
     def has_calls(self, origin: Origin) -> bool:
         """Return whether there is any call of a model."""
         with self._lock:
-            return bool(
-                self._database.rows(
-                    "SELECT 1 FROM calls WHERE engine = ? AND model = ? LIMIT 1",
-                    (origin.engine, origin.model),
-                )
-            )
+            return self._database.has_calls(origin)
 
     def drop(self, key: str) -> None:
         """Delete a row that is damaged or not a reply to its call, and count it."""

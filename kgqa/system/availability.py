@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import cache
 from os import environ
 
+from kgqa.cache.maintenance import existing
+from kgqa.cache.store import Origin
 from kgqa.config import building as parts
 from kgqa.config.composing import resolve_node
 from kgqa.config.files import config_files, list_choices
@@ -23,6 +25,7 @@ from kgqa.datasets.base import FileDataset
 from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.system.models import Preset, find_adapter, find_obstacle, load_presets
 from kgqa.util import hub
+from kgqa.util.places import call_cache
 
 ENCODERS = ("ranker", "demonstrations_ranker", "retriever", "reranker")
 DATA_KEYS = ("path", "split", "aliases", "corpus")
@@ -86,6 +89,8 @@ def _missing_models(values: Mapping[str, str]) -> Iterator[str]:
             if not has_server:
                 yield f"{key}={preset.name}: no server. Write server=URL, or set OPENAI_BASE_URL or OPENAI_API_KEY"
             continue
+        if _has_replies(preset, engine):
+            continue
         obstacle = find_obstacle(preset)
         if preset.is_hosted:
             reasons = [f"runs {obstacle}"]
@@ -98,6 +103,17 @@ def _missing_models(values: Mapping[str, str]) -> Iterator[str]:
             reasons = [reason for reason in (absent, obstacle) if reason]
         if reasons:
             yield f"{key}={preset.name}: {'. '.join(reasons)}. Or set {key}=PRESET"
+
+
+def _has_replies(preset: Preset, engine: str) -> bool:
+    """Return whether the call cache has replies of these weights, from which a run can be repeated without them."""
+    if preset.model.sha256 is None:
+        return False
+    try:
+        with existing(call_cache()) as database:
+            return database.has_calls(Origin(engine, preset.model.sha256))
+    except DataError:
+        return False
 
 
 @cache

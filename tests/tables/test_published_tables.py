@@ -6,6 +6,7 @@ import copy
 import re
 import shutil
 from collections.abc import Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import yaml
 
 from kgqa.artifacts.examples import Recipe
 from kgqa.artifacts.run import FinishedRun
+from kgqa.cache.store import CallCache, Origin
 from kgqa.cli.commands import parse
 from kgqa.config import building as parts
 from kgqa.config.building import build
@@ -41,6 +43,7 @@ from kgqa.sweeps.cells import check_metric, experiment_of, freeze
 from kgqa.system.availability import add_engines, find_missing
 from kgqa.types import Question
 from tests.composed import composed_node
+from tests.e2e.conftest import write_file
 from tests.unit.small_table import SMALL, cells_of, table_of
 
 GROUPS = groups()
@@ -194,6 +197,22 @@ def test_base_completes_the_file_of_a_table(tmp_path: Path) -> None:
     assert {(cell.availability, cell.why, cell.substitute) for cell in (old, new)} == {
         ("model retired", "Nobody serves it.", ("model=gpt_4o_mini",))
     }
+
+
+@pytest.mark.parametrize("engine", ["vllm", "llamacpp"])
+def test_stored_replies_need_no_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.setenv("KGQA_CACHE", str(tmp_path / "cache"))
+    sha256 = "ab" * 32
+    write_file("conf/model/absent.yaml", f"hub: no/where:x.gguf\nsha256: {sha256}\ncontext: 99\n")
+    overrides = ("model=absent", f"engine={engine}", "method=golden", "dataset=demo")
+    assert "weights are not on this machine" in "".join(find_missing(overrides))
+    with closing(CallCache(tmp_path / "cache")) as calls:
+        calls.put([("key", {"text": "reply"})], Origin("vllm", sha256))
+    assert bool(find_missing(overrides)) is (engine != "vllm")
 
 
 def test_cell_with_missing_model_names_the_next_step(
