@@ -89,7 +89,8 @@ def _run(request: ReproduceRequest, terminal: Terminal) -> int:
         table = only_ours(reproduction)
         verdicts = replace(table.verdicts(), plots=[])
         orders = [table.order_section()] if table.orders else []
-        terminal.sections(reproduction.heading, [*table.comparison(), verdicts, *orders])
+        shown = [*table.comparison(), verdicts, table.rules_section(), *orders]
+        terminal.sections(reproduction.heading, shown)
     _show_differences(reproduction.differing, terminal)
     if not request.cells:
         _show_remedies(request, terminal)

@@ -139,6 +139,7 @@ class Reproduction:
         listed = [
             self.verdicts(),
             *self.comparison(),
+            self.rules_section(),
             Section(
                 "Judge, corrected by labels",
                 ("cell", "judge says", "corrected"),
@@ -194,7 +195,7 @@ class Reproduction:
         return [plot for plot in self._by_metric() if plot.series]
 
     def verdicts(self) -> Section:
-        """Return the numbers of published values by verdict, with the rule."""
+        """Return the numbers of published values by verdict."""
         counts = Counter(line.delta.verdict for line in self.lines if line.delta)
         without = sum(line.published is not None and line.ours is None for line in self.lines)
         numbers: dict[str, int] = {verdict: counts[verdict] for verdict in VERDICTS}
@@ -213,30 +214,34 @@ class Reproduction:
             else []
         )
         scorer = [self.scorer] if self.scorer else []
-        text = (place, *copied, *scorer, *failed, *self._rules(), *([POINTS] if plots else []))
+        text = (place, *copied, *scorer, *failed, *self._remarks(), *([POINTS] if plots else []))
         return Section("Verdicts", ("published values", "number"), by_verdict, text, plots=plots)
 
-    def _rules(self) -> Iterator[str]:
-        yield (
-            f"agrees: the 95 % interval of the difference is within {self.margin:g} points of 0 "
+    def rules_section(self) -> Section:
+        """Return the meaning of each verdict and column."""
+        rules = {
+            "agrees": f"the 95 % interval of the difference is within {self.margin:g} points of 0 "
             f"({100 * MARGIN_SHARE:g} % of the published value if the unit is not percent). "
-            "It includes the sampling errors of both values."
-        )
-        yield "differs: the interval excludes 0 and is not within the margin."
-        yield (
-            "cannot tell: the interval includes 0 and is wider than the margin, there is no interval, or there are "
-            f"fewer than {FEW} questions."
-        )
+            "It includes the sampling errors of both values.",
+            "differs": "the interval excludes 0 and is not within the margin.",
+            "cannot tell": "the interval includes 0 and is wider than the margin, there is no interval, or there are "
+            f"fewer than {FEW} questions.",
+        }
         if any(line.metric.unit == SECONDS for line in self.lines):
-            yield "not compared: seconds. They depend on the hardware and on how many questions run at once."
-        whys = dict.fromkeys(
-            (line.metric.name, line.metric.why) for line in self.lines if line.delta
+            rules["seconds, not compared"] = (
+                "they depend on the hardware and on how many questions run at once."
+            )
+        whys = {line.metric.name: line.metric.why for line in self.lines if line.delta}
+        rules |= {f"{name}, not compared": why for name, why in whys.items() if why}
+        rules["agrees within"] = "the smallest margin with which the values agree."
+        rules["prediction"] = (
+            "whether our value is inside the 95 % prediction interval of the published one, for as many questions as "
+            "ours."
         )
-        yield from (f"not compared: {name}. {why}" for name, why in whys if why)
-        yield (
-            "agrees within: the smallest margin with which the values agree. prediction: whether our value is inside "
-            "the 95 % prediction interval of the published one, for as many questions as ours."
-        )
+        return Section("How to read the verdicts", (), rules)
+
+    def _remarks(self) -> Iterator[str]:
+        """Yield what chance alone does to these verdicts."""
         few = (
             line for line in self.lines if line.delta and line.delta.low is not None and line.ours
         )
