@@ -106,7 +106,7 @@ class Terminal(Display):
             self.line(title, style="bold")
         for section in sections:
             self.heading(section.title)
-            header, rows = _fit(section, self.console.width)
+            header, rows = _fit(section, self.console.width, omits=self.console.is_terminal)
             self.table(header, rows)
             if omitted := section.header[len(header) :]:
                 self.line(
@@ -191,20 +191,25 @@ class Terminal(Display):
                     self._status.start()
 
 
-def _fit(section: Section, width: int) -> tuple[Sequence[str], Sequence[Cells]]:
-    """Return the header and the rows of a table that fits: without optional columns, then with brief cells."""
+def _fit(
+    section: Section, width: int, *, omits: bool = True
+) -> tuple[Sequence[str], Sequence[Cells]]:
+    """Return the header and the rows of a table that fits: without optional columns if it `omits` them, then with
+    brief cells.
+    """
     rows = section.rows
     if not section.optional:
         return section.header, rows
     briefs = [tuple(getattr(cell, "brief", cell) for cell in row) for row in rows]
     last = len(section.header) - section.optional
+    least = last if omits else len(section.header)
     for cells in (rows, briefs):
         widths = [max(map(len, column)) for column in zip(section.header, *cells, strict=True)]
         widths[last:] = [min(each, FOLDED) for each in widths[last:]]
-        for count in range(len(widths), last - 1, -1):
+        for count in range(len(widths), least - 1, -1):
             if sum(widths[:count]) + GAP * count <= width:
                 return section.header[:count], [row[:count] for row in cells]
-    return section.header[:last], [row[:last] for row in briefs]
+    return section.header[:least], [row[:least] for row in briefs]
 
 
 def style_text(text: str, style: str = "") -> Text:

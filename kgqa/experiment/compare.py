@@ -273,10 +273,13 @@ def name_by_differences(runs: Runs) -> dict[str, str]:
 
 
 def label_runs(names: Mapping[str, str]) -> dict[str, str]:
-    """Return the names by letter, with the letter before those that several runs have."""
-    counts = Counter(names.values())
+    """Return the names by letter without the method that all share, and with the letter before equal ones."""
+    methods = {name.partition(SEPARATOR)[0] for name in names.values()}
+    rests = {letter: name.partition(SEPARATOR)[2] for letter, name in names.items()}
+    short = rests if len(methods) == 1 and all(rests.values()) else names
+    counts = Counter(short.values())
     return {
-        letter: f"{letter} {name}" if counts[name] > 1 else name for letter, name in names.items()
+        letter: f"{letter} {name}" if counts[name] > 1 else name for letter, name in short.items()
     }
 
 

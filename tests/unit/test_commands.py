@@ -337,3 +337,11 @@ def test_narrow_terminal_omits_columns(width: int, header: list[str], cell: str)
 def test_long_optional_texts_are_folded() -> None:
     section = Section("S", ("run", "meaning"), [("a", "word " * 20)], optional=1)
     assert list(_fit(section, 40)[0]) == ["run", "meaning"]
+
+
+def test_files_have_all_columns() -> None:
+    section = Section(
+        "S", ("run", "score"), [(MarkedCell("long name", brief="A"), "1.0")], optional=1
+    )
+    header, rows = _fit(section, 4, omits=False)
+    assert (list(header), rows) == (["run", "score"], [("A", "1.0")])

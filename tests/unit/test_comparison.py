@@ -13,7 +13,7 @@ import pytest
 from kgqa.artifacts.metrics import LabelAgreement
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.verdicts import RIGHT, WRONG
-from kgqa.experiment.compare import name_runs
+from kgqa.experiment.compare import label_runs, name_runs
 from kgqa.experiment.evaluate import AnsweredQuestions, label_by_scores
 from kgqa.scoring.agreement import agreement, cohen_kappa
 from kgqa.scoring.comparison import (
@@ -279,3 +279,17 @@ def test_every_run_of_a_large_sweep_has_a_name() -> None:
         "run 26",
         "run 27",
     ]
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["trace", "ircot"], ["trace", "ircot"]),
+        (["trace · beam 5", "trace · beam 7"], ["beam 5", "beam 7"]),
+        (["trace", "trace · beam 7"], ["trace", "trace · beam 7"]),
+        (["trace", "trace"], ["A trace", "B trace"]),
+    ],
+    ids=["methods", "settings", "one without settings", "equal"],
+)
+def test_labels_are_short_and_unique(names: list[str], labels: list[str]) -> None:
+    assert list(label_runs(dict(zip("AB", names, strict=True))).values()) == labels
