@@ -8,10 +8,11 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from hydra import compose as compose_with_hydra
 
 from kgqa.cache.store import CallCache, Origin
 from kgqa.config.building import build
-from kgqa.config.composing import compose
+from kgqa.config.composing import RUN, compose, hydra_ready
 from kgqa.config.keys import find_sources
 from kgqa.datasets.passages import distinct_passages
 from kgqa.errors import ConfigError, DataError
@@ -154,6 +155,12 @@ def test_ranker_of_examples_is_in_the_run_id(overrides: list[str], is_used: bool
     with Session(compose_experiment(["engine=scripted", *rankers, *overrides])) as session:
         assert ("demonstrations_ranker" in session.experiment.choices) is is_used
         assert ("demonstrations_ranker" in identify(session.experiment)) is is_used
+
+
+def test_parts_of_hydra_are_not_loaded() -> None:
+    with hydra_ready():
+        hydra = compose_with_hydra(RUN, return_hydra_config=True).hydra
+    assert not [part for part, name in hydra.runtime.choices.items() if "hydra/" in part and name]
 
 
 def test_missing_key_is_reported_first(cache: CallCache, monkeypatch: pytest.MonkeyPatch) -> None:
