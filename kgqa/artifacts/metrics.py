@@ -135,10 +135,14 @@ class Cost(RoleCost):
 
 
 class Costs(Artifact):
-    """`method`: as if nothing had been cached. `paid`: new calls of this command. Both without extraction."""
+    """`method`: as if nothing had been cached. `paid`: new calls of this command. Both without extraction.
+
+    `extraction`, `extraction_paid`: the same of the triples that were extracted before the questions.
+    """
 
     method: Cost
     paid: Cost
+    extraction: Cost | None = omit_none()
     extraction_paid: Cost | None = omit_none()
 
 

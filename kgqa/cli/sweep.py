@@ -10,7 +10,7 @@ from kgqa.cli.dry_run import show_estimates
 from kgqa.cli.terminal import Cells, Terminal, style_text
 from kgqa.report.columns import columns
 from kgqa.report.section import MarkedCell, Value
-from kgqa.report.sweeps import UPPER_BOUND, SweepReport, join_numbers
+from kgqa.report.sweeps import NOTE, REPEATS_NOTE, SweepReport, join_numbers
 from kgqa.runtime.monitor import command_line
 from kgqa.sweeps.grid import SweepRequest, run_search, run_sweep
 
@@ -46,8 +46,10 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
         terminal.line(table.title, style="bold")
         terminal.table([name for name in header if name], map(_show_row, rows), fixed=1)
         terminal.line(LEGEND, style="dim")
-        if UPPER_BOUND in table.text:
-            terminal.line(UPPER_BOUND, style="dim")
+        for note in table.text:
+            # the legend replaces these two
+            if note not in (NOTE, REPEATS_NOTE):
+                terminal.line(note, style="dim")
     if any(row.is_repeated for _, _, rows in report.groups for row in rows):
         terminal.line(REPEATED, style="dim")
     terminal.lines((f"warning: {text}" for text in report.warnings()), alarm=True)

@@ -445,7 +445,9 @@ def measure(
     return extend(
         Metrics,
         summary,
-        cost=ledger.costs(len(scored)).replace(extraction_paid=extraction.paid),
+        cost=ledger.costs(len(scored)).replace(
+            extraction=extraction.method, extraction_paid=extraction.paid
+        ),
         throughput=answers.throughput,
         calls=dict(ledger.answered),
         cache_hits=dict(ledger.hits),

@@ -9,6 +9,7 @@ from functools import partial
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, Metrics
 from kgqa.artifacts.sweep import REPEAT, SET, Cell
 from kgqa.scoring.questions import METRICS, show_score
+from kgqa.util.text import pluralize
 
 # between the settings in the name of a run
 SEPARATOR = " · "
@@ -102,6 +103,29 @@ def list_missing(cells: Iterable[Cell]) -> str:
     """Return a sentence on the cells of a sweep without results."""
     named = ", ".join(f"cell {cell.number} ({cell.name})" for cell in cells)
     return f"Without results and omitted: {named}."
+
+
+def describe_extraction(rows: Iterable[tuple[str, Metrics]]) -> list[str]:
+    """Return what the costs of rows leave out: the calls that extracted triples before the questions.
+
+    rows: the name and the metrics of each run of a table. Runs share these calls, so that no row has them alone.
+    """
+    sentences = list[tuple[str, str]]()
+    for name, metrics in rows:
+        cost = metrics.cost.extraction
+        if cost and cost.calls:
+            figures = f"{pluralize(cost.calls, 'call')}, {cost.prompt_tokens + cost.output_tokens:,} tokens"
+            text = f"costs without the extraction of triples ({figures}, shared by runs)."
+            sentences.append((name, text))
+    return join_names(sentences)
+
+
+def join_names(sentences: Iterable[tuple[str, str]]) -> list[str]:
+    """Return each sentence once, after the names of the rows that have it."""
+    names: dict[str, dict[str, None]] = {}
+    for name, sentence in sentences:
+        names.setdefault(sentence, {})[name] = None
+    return [f"{', '.join(each)}: {sentence}" for sentence, each in names.items()]
 
 
 def find_differing(runs: Sequence[Mapping[str, str]]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import fsum
@@ -15,7 +15,13 @@ from kgqa.artifacts.sweep import REPEAT, SET, Cell, Sweep
 from kgqa.config.overrides import override_values
 from kgqa.config.run_keys import RunSettings
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.report.columns import COSTS, Measured, list_missing, name_by_settings
+from kgqa.report.columns import (
+    COSTS,
+    Measured,
+    describe_extraction,
+    list_missing,
+    name_by_settings,
+)
 from kgqa.report.evaluation import CORRECTED_P
 from kgqa.report.names import DATASETS, title_model, title_retriever, title_row, title_rules
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
@@ -374,6 +380,7 @@ class PaperTable:
             )
         if any(metric in COSTS for metric in self.metrics):
             parts.append("Costs are per question, as if no reply had been cached.")
+            parts += describe_extraction((name, run.metrics) for name, run in self._name_runs())
         return " ".join([*parts, *self.warnings])
 
     @property
@@ -400,6 +407,15 @@ class PaperTable:
                 else []
             ),
         ]
+
+    def _name_runs(self) -> Iterator[tuple[str, FinishedRun]]:
+        """Yield each run with the name of its row, and of its dataset if there are several."""
+        for entry in self.entries:
+            name = self.show(self.names[id(entry)])
+            if len(self.datasets) > 1:
+                name = f"{name} on {DATASETS.get(entry.dataset, entry.dataset)}"
+            for run in (entry.run, *entry.others):
+                yield name, run
 
     @property
     def has_repeats(self) -> bool:

@@ -8,10 +8,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import UPPER_BOUNDS, FinishedRun, choose_named
 from kgqa.artifacts.sweep import REPEAT, Cell, Sweep, questions_asked
 from kgqa.errors import DataError
-from kgqa.report.columns import SEPARATOR, Column, Measured, columns, dollars, tokens
+from kgqa.report.columns import (
+    SEPARATOR,
+    Column,
+    Measured,
+    columns,
+    describe_extraction,
+    dollars,
+    tokens,
+)
 from kgqa.report.page import sections_page
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.report.run_report import notices
@@ -126,6 +135,7 @@ class SweepReport:
         notes = [NOTE]
         notes += [REPEATS_NOTE] if any(row.is_repeated for row in group) else []
         notes += [UPPER_BOUND] if bounds else []
+        notes += describe_extraction(_name_runs(group, axes))
         full_title = SEPARATOR.join([*_list_common(group), title])
         return Section(full_title, header, rows, notes, plots=_plots(group, axes))
 
@@ -220,6 +230,11 @@ class SweepReport:
 def write_sweep_report(path: Path, form: str, out: Path | None = None) -> Path:
     """Write a sweep's report in one of `FILES`, by default into its folder, and return the file."""
     return SweepReport.read(path, out.parent if out else None).write(form, out)
+
+
+def _name_runs(group: Iterable[SweepRow], axes: Sequence[str]) -> list[tuple[str, Metrics]]:
+    """Return the name of its row and the metrics of each run."""
+    return [(row.name(axes), metrics) for row in group for metrics in row.metrics]
 
 
 def _list_common(group: Sequence[SweepRow]) -> list[str]:
@@ -353,7 +368,8 @@ def _frontier(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Sec
         for n in find_frontier(points)
     ]
     text = "No other row has a higher score for the same cost or less. The intervals say whether the order is certain."
-    return Section(f"Cost–accuracy frontier: {title}", header, rows, (text,))
+    notes = (text, *describe_extraction(_name_runs(group, axes)))
+    return Section(f"Cost–accuracy frontier: {title}", header, rows, notes)
 
 
 def _points(group: Sequence[SweepRow]) -> dict[int, tuple[float, float]]:

@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from kgqa.artifacts.metrics import Metrics
 from kgqa.datasets.base import FileDataset
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import ConfigError, EngineDied, EngineError
@@ -624,6 +625,28 @@ def test_warnings_about_scores_are_everywhere(kgqa: Kgqa, tmp_path: Path) -> Non
     assert evaluated.out.count(f": {warning}\n") == 2
     pages = [sweep / "report.html", *(tmp_path / "outputs" / "demo").rglob("report.html")]
     assert [f"</strong>: {warning}." in page.read_text("utf-8") for page in pages] == [True] * 3
+
+
+def test_costs_name_the_extraction_that_they_lack(kgqa: Kgqa) -> None:
+    words = ("run", "-m", "method=trace,no_context", "limit=2", "sweep.name=s", *QUICK)
+    first, again = kgqa(*words), kgqa(*words, "run_name=again")
+    assert kgqa("report", "s", "--table", "paper", "--format", "md", "metrics=em,calls").code == 0
+
+    (run,) = Path("outputs/demo/trace").glob("*/again")
+    cost = Metrics.read(run).cost
+    assert cost.extraction is not None
+    assert cost.extraction_paid is not None
+    # all replies of the second run are cached
+    assert (cost.extraction.calls, cost.extraction_paid.calls) == (10, 0)
+    tokens = cost.extraction.prompt_tokens + cost.extraction.output_tokens
+    note = f"costs without the extraction of triples (10 calls, {tokens:,} tokens, shared by runs)."
+    page = (first.folder / "report.html").read_text("utf-8")
+    caption = (first.folder / "table.md").read_text("utf-8")
+    assert f"\ntrace: {note}\n" in first.out
+    assert f"\ntrace: {note}\n" in again.out
+    assert f"trace: {note}" in page
+    assert f"TRACE: {note}" in caption
+    assert [text.count(note) for text in (first.out, caption)] == [1, 1]
 
 
 def test_sweep_is_planned_and_named_for_one_run(kgqa: Kgqa) -> None:
