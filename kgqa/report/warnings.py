@@ -60,10 +60,15 @@ def find_worthless_answers(metrics: ScoreSummary) -> Iterator[str]:
 
 
 def find_cut_prompts(metrics: Metrics) -> Iterator[str]:
-    """Yield a line if the server truncated more than half of the prompts, so that the model has not read the rest."""
-    flagged = metrics.cost.method.flags.get("cut_prompt")
-    if flagged is not None and flagged.share > 1 / 2:
-        yield (
-            f"the server truncated {flagged.calls:,} of {metrics.cost.method.calls:,} prompts, so the scores "
-            "are not those of the method. Increase its context length, or set a smaller model.context"
-        )
+    """Yield a line per role if the server truncated more than half of its prompts.
+
+    The model has not read the rest of them.
+    """
+    for cost in filter(None, (metrics.cost.extraction, metrics.cost.method)):
+        for role, calls in cost.by_role.items():
+            flagged = calls.flags.get("cut_prompt")
+            if flagged is not None and flagged.share > 1 / 2:
+                yield (
+                    f"the server truncated {flagged.calls:,} of {calls.calls:,} prompts of the {role}, so the scores "
+                    "are not those of the method. Increase its context length, or set a smaller model.context"
+                )

@@ -164,10 +164,12 @@ def test_worthless_answers_have_a_warning(empty: int, cut: int, expected: list[s
 
 
 @pytest.mark.parametrize(("cut", "is_warned"), [(5, False), (6, True)], ids=["half", "more"])
-def test_truncated_prompts_have_a_warning(cut: int, is_warned: bool) -> None:
+@pytest.mark.parametrize(("stage", "role"), [("method", "reader"), ("extraction", "extractor")])
+def test_truncated_prompts_have_a_warning(cut: int, is_warned: bool, stage: str, role: str) -> None:
     metrics = Metrics.read(RUN)
-    method = metrics.cost.method.replace(
-        calls=10, flags={"cut_prompt": Flagged(calls=cut, share=cut / 10)}
-    )
-    lines = list(find_cut_prompts(metrics.replace(cost=metrics.cost.replace(method=method))))
-    assert [f"truncated {cut} of 10 prompts" in line for line in lines] == [True] * is_warned
+    flags = {"cut_prompt": Flagged(calls=cut, share=cut / 10)}
+    calls = metrics.cost.method.by_role["reader"].replace(calls=10, flags=flags)
+    cost = metrics.cost.method.replace(by_role={role: calls})
+    lines = list(find_cut_prompts(metrics.replace(cost=metrics.cost.replace(**{stage: cost}))))
+    expected = [f"the server truncated {cut} of 10 prompts of the {role}, so"] * is_warned
+    assert [line.partition(" the scores")[0] for line in lines] == expected
