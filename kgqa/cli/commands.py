@@ -185,7 +185,8 @@ INSPECT_COMMANDS = (
         kgqa report last --format otlp --out spans""",
         "kgqa.cli.inspect:report",
         f"""
-        RUN …            a run or a sweep: its folder, the start of its name, SWEEP/METHOD, or last. Several with --table
+        RUN …            a run or a sweep: its folder, the start of its name, SWEEP/METHOD, or last. \
+            Several with --table
         [key=value …]    with --table: baseline=ROW for the tests, metrics=em,f1 (also judge, corrected, tokens and \
             others), rows=ROW:NAME,ROW to choose, order and name rows, intervals=true, alpha=0.05, correction=holm \
             (also bh, none)
@@ -230,7 +231,8 @@ INSPECT_COMMANDS = (
         kgqa compare outputs/sweeps/NAME baseline=golden metrics=em,f1""",
         "kgqa.cli.score:compare",
         """
-        RUN …          two or more runs: each a folder, the start of its name, SWEEP/METHOD, or last. A sweep: all its runs
+        RUN …          two or more runs: each a folder, the start of its name, SWEEP/METHOD, or last. \
+            A sweep: all its runs
         [key=value …]  scoring= rules of EM and F1, seed=0 of the intervals, difference=2 relevant points, alpha=0.05, \
             correction=holm (also bh, none), baseline=ROW: only pairs with this run, metrics=em,f1: only these
         --common       compare only the questions that all runs have
