@@ -7,6 +7,7 @@ from typing import Literal
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, JudgeMetrics, LabelAgreement, ScoreSummary
 from kgqa.artifacts.schema import Artifact, Number, as_json, check_json, omit_none, read_json
+from kgqa.errors import DataError
 from kgqa.types import Json
 
 EVALUATION = "evaluation.json"
@@ -87,6 +88,15 @@ class Evaluation(Artifact):
             **scored,
             **{key: as_json(value) for key, value in judged.items() if value is not None},
         }
+
+
+def has_evaluation(folder: Path) -> bool:
+    """Return whether a folder has a file of `kgqa evaluate`, and not another file of this name."""
+    try:
+        record = read_json(folder / EVALUATION)
+    except DataError:
+        return False
+    return isinstance(record, dict) and {"source", "questions", "notes"} <= record.keys()
 
 
 def read_evaluation(folder: Path, scores: ScoreSummary) -> Evaluation | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from kgqa.artifacts.evaluation import EVALUATION, Consistency, Evaluation
+from kgqa.artifacts.evaluation import EVALUATION, Consistency, Evaluation, has_evaluation
 from kgqa.artifacts.metrics import METRICS, LabelAgreement, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS, Prediction, run_predictions
 from kgqa.artifacts.run import IDENTITY, MADE_UP, SCRIPTED_TARGET, SWEEP
@@ -38,6 +38,7 @@ from kgqa.report.warnings import (
     find_worthless_answers,
 )
 from kgqa.runtime.display import Display
+from kgqa.runtime.folder import refuse_foreign_files
 from kgqa.runtime.monitor import monitor_work
 from kgqa.scoring.agreement import agreement
 from kgqa.scoring.own_metrics import list_own_metrics
@@ -54,6 +55,8 @@ from kgqa.util.fs import (
 )
 from kgqa.util.text import pluralize
 
+# the report as Markdown
+PAGE = "evaluation.md"
 Verdicts = Mapping[str, str | None]  # right or wrong by question
 
 
@@ -309,6 +312,8 @@ def _find_folder(
         raise ConfigError(f"output_dir={folder}: only with one set of answers. Remove output_dir=")
     if (Path(folder) / IDENTITY).exists() and (run is None or not Path(folder).samefile(run)):
         raise ConfigError(f"output_dir={folder}: the folder of another run. Set another folder")
+    if not has_evaluation(Path(folder)):
+        refuse_foreign_files(Path(folder), (EVALUATION, PAGE, VERDICTS))
     return Path(folder)
 
 
@@ -406,7 +411,7 @@ def _write(folder: Path, evaluation: Evaluation, judging: _Judging | None) -> Pa
         replace_file(folder / VERDICTS, jsonl_text(line.json() for line in judging.judged.lines))
     notices = [f"**Warning**: {text}." for text in evaluation.warnings]
     replace_file(
-        folder / "evaluation.md",
+        folder / PAGE,
         markdown(evaluation.source, evaluation_sections(evaluation), notices),
     )
     return replace_file(folder / EVALUATION, json_text(evaluation.json()))

@@ -180,16 +180,16 @@ def lock_folder(
         yield
 
 
-def refuse_foreign_files(folder: Path) -> None:
-    """Raise ConfigError if a folder that no run opened has files that a run would replace.
+def refuse_foreign_files(folder: Path, replaced: Iterable[str] = _REPLACED) -> None:
+    """Raise ConfigError if a folder that kgqa did not open has files that it would replace.
 
-    Every run writes its identity first.
+    A run and a collection write their identity first.
     """
     if (folder / IDENTITY).exists():
         return
-    if foreign := [name for name in _REPLACED if (folder / name).exists()]:
+    if foreign := [name for name in replaced if (folder / name).exists()]:
         raise ConfigError(
-            f"output_dir={folder}: the folder has files that no kgqa run wrote ({', '.join(foreign)}). "
+            f"output_dir={folder}: the folder has files that kgqa did not write ({', '.join(foreign)}). "
             "Name a new folder"
         )
 

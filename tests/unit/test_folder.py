@@ -382,9 +382,34 @@ def test_run_never_replaces_files_of_its_user(
     before = contents(Path("mine"))
     assert run_demo("mine") == 2
     assert capsys.readouterr().err.endswith(
-        f"output_dir=mine: the folder has files that no kgqa run wrote ({name}). Name a new folder\n"
+        f"output_dir=mine: the folder has files that kgqa did not write ({name}). Name a new folder\n"
     )
     assert contents(Path("mine")) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("evaluate demo/golden", "evaluation.json"),
+        ("evaluate demo/golden", "evaluation.md"),
+        ("collect mdr dataset=demo", "examples.jsonl"),
+        ("collect mdr dataset=demo", "report.md"),
+    ],
+)
+def test_other_commands_keep_files_of_their_user(
+    capsys: pytest.CaptureFixture[str], command: str, name: str
+) -> None:
+    assert main(["run", "method=golden", "dataset=demo", "limit=1", "engine=scripted"]) == 0
+    Path("mine").mkdir()
+    Path("mine", name).write_text("{}")
+    before = contents(Path("mine"))
+    assert main([*command.split(), "output_dir=mine"]) == 2
+    message = f"output_dir=mine: the folder has files that kgqa did not write ({name})"
+    assert message in capsys.readouterr().err
+    assert contents(Path("mine")) == before
+    # a folder that the command wrote
+    assert main([*command.split(), "output_dir=own"]) == 0
+    assert main([*command.split(), "output_dir=own"]) == 0
 
 
 def test_run_can_write_next_to_other_files() -> None:

@@ -54,7 +54,7 @@ from kgqa.identity.program_code import program_hash
 from kgqa.prompting import template_hash
 from kgqa.report.section import markdown
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import lock_folder, run_name
+from kgqa.runtime.folder import lock_folder, refuse_foreign_files, run_name
 from kgqa.runtime.monitor import monitor_work
 from kgqa.scoring.questions import NOISE
 from kgqa.types import Answer, Json, JsonObject, Question
@@ -254,6 +254,7 @@ class Collecting:
         folder = Path(
             first.settings.output_dir or outputs() / "examples" / name / run_name(identity)
         )
+        refuse_foreign_files(folder, (EXAMPLES, DROPPED, REPORT, MANIFEST))
         return cls(name, recipe, first, tuple(sources), identity, folder)
 
     @property
