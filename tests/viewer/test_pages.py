@@ -178,7 +178,7 @@ def test_answers_side_by_side(viewing: Viewing, keys: dict[str, str]) -> None:
     )
     page = viewing.get(f"/compare?{urlencode([('run', keys['trace']), ('run', small)])}")
     assert page.count("not in this run") == 11
-    assert "Choose 2 to 6 runs" in viewing.error(f"/compare?run={keys['trace']}")
+    assert "1 run chosen. Choose 2 to 6 runs" in viewing.error(f"/compare?run={keys['trace']}")
     assert "Choose a finished run" in viewing.error(
         f"/compare?run={keys['trace']}&run=sweeps/lengths"
     )
@@ -363,7 +363,9 @@ def test_stopped_work_fits_a_phone(browser: Browser, viewing: Viewing, folder: P
     file.write_text(beat.model_dump_json())
     browser.resize(390, 844)
     browser.visit(viewing.base)
-    assert "no heartbeat" in browser.value("document.getElementById('work').textContent")
+    text = browser.value("document.getElementById('work').textContent")
+    assert "no heartbeat" in text
+    assert "to continue: kgqa run" in text
     assert browser.value(PHONE) <= 390
     file.unlink()
 

@@ -29,7 +29,7 @@ from kgqa.runtime.monitor import read_heartbeats
 from kgqa.scoring.comparison import DIFFERENCE
 from kgqa.scoring.questions import METRICS
 from kgqa.util.redaction import redact, write_crash_report
-from kgqa.util.text import escape_control, one_line
+from kgqa.util.text import escape_control, one_line, pluralize
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -165,7 +165,9 @@ class Viewer:
     def _several(self, request: Request) -> list[Row]:
         keys = request.query_params.getlist("run")
         if not 2 <= len(keys) <= MAX_RUNS:
-            raise ConfigError(f"{len(keys)} runs chosen. Choose 2 to {MAX_RUNS} runs in the table")
+            raise ConfigError(
+                f"{pluralize(len(keys), 'run')} chosen. Choose 2 to {MAX_RUNS} runs in the table"
+            )
         return [find_row(self._root, key) for key in keys]
 
     def _page(
