@@ -33,7 +33,7 @@ from kgqa.report.evaluation import calibration_sections, evaluation_sections
 from kgqa.report.run_report import agreement_section
 from kgqa.report.section import Section, markdown
 from kgqa.report.warnings import (
-    find_cut_prompts,
+    find_bad_inputs,
     find_undefined_metrics,
     find_worthless_answers,
 )
@@ -277,13 +277,13 @@ def evaluate(
 def _evaluate(answered: AnsweredQuestions) -> Evaluation:
     """Score answers without a judge."""
     scores = summarise(answered.scored).replace(missing_golds=answered.missing_golds)
-    cut = find_cut_prompts(Metrics.read(answered.folder)) if answered.folder else ()
+    inputs = find_bad_inputs(Metrics.read(answered.folder)) if answered.folder else ()
     undefined = find_undefined_metrics(scores, list_own_metrics())
     return Evaluation(
         source=answered.name,
         scores=scores,
         notes=() if answered.folder else (_count(answered),),
-        warnings=(*find_worthless_answers(scores), *cut, *undefined),
+        warnings=(*find_worthless_answers(scores), *inputs, *undefined),
     )
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from kgqa.artifacts.manifest import Identity, Manifest
 from kgqa.artifacts.metrics import (
-    LACKS,
     Costs,
     Estimate,
     Estimates,
@@ -41,8 +40,6 @@ from kgqa.util.settings import name_of
 from kgqa.util.text import duration, pluralize
 
 Rows = Iterator[tuple[str, str]]
-# share of passages that can lack something without a notice
-PLAIN = 0.05
 # most frequent reasons of failed questions in a notice
 _REASONS = 3
 _LONGEST = 300  # characters of a reason
@@ -115,32 +112,8 @@ def notices(run: FinishedRun) -> list[str]:
             f"{metrics.answered_text}: {metrics.failed:,} of {metrics.questions:,} questions failed"
         )
         warnings.append(f"**{counts}**{counted}{above}. Why: {_reasons(run)}")
-    if missing := (metrics.graph or {}).get("failed"):
-        of = f"{missing:,} of {(metrics.graph or {}).get('passages'):,} passages"
-        warnings.append(
-            f"**The knowledge graph is incomplete: the extraction of {of} failed.** Run the command again."
-        )
     scores = (f"**Warning**: {text}." for text in find_warnings(run))
-    return [*warnings, *_list_lacks(metrics), *scores]
-
-
-def _list_lacks(metrics: Metrics) -> Iterator[str]:
-    """Yield what many passages lack: triples in the knowledge graph, and what the retriever needs."""
-    graph, retriever = metrics.graph or {}, metrics.retriever or {}
-    passages, empty, unmatched = (
-        int(graph.get(name) or 0) for name in ("passages", "empty", "unmatched")
-    )
-    if empty > PLAIN * passages:
-        absent = f" ({unmatched:,} of them are not in the imported file)" if unmatched else ""
-        yield f"**The knowledge graph has no triples of {empty:,} of {passages:,} passages{absent}.**"
-    total, lacks = (
-        retriever.get("passages", 0),
-        {name: retriever[name] for name in LACKS if name in retriever},
-    )
-    if "failed" in lacks or any(count > PLAIN * total for count in lacks.values()):
-        listed = ", ".join(f"{count:,} {LACKS[name]}" for name, count in lacks.items())
-        reason = "The retriever finds these by their text only."
-        yield f"**The index is incomplete: of {total:,} passages {listed}.** {reason}"
+    return [*warnings, *scores]
 
 
 def _reasons(run: FinishedRun) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kgqa.artifacts.metrics import Metrics, ScoreSummary
+from kgqa.artifacts.metrics import LACKS, Metrics, ScoreSummary
 from kgqa.artifacts.run import FinishedRun
 from kgqa.scoring.own_metrics import OwnMetric, list_own_metrics
 from kgqa.util.redaction import function_line
+
+# share of passages that can lack something without a warning
+ACCEPTED = 0.05
 
 
 def find_warnings(run: FinishedRun) -> list[str]:
@@ -20,12 +23,18 @@ def find_warnings(run: FinishedRun) -> list[str]:
         for name, metric in list_own_metrics().items()
         if metric.file.absolute() in files
     }
-    metrics = run.metrics
-    return [
-        *find_worthless_answers(metrics),
-        *find_cut_prompts(metrics),
-        *find_undefined_metrics(metrics, scored),
-    ]
+    return [*find_doubts(run.metrics), *find_undefined_metrics(run.metrics, scored)]
+
+
+def find_doubts(metrics: Metrics) -> list[str]:
+    """Return the warnings about scores that are probably not those of the method."""
+    return [*find_worthless_answers(metrics), *find_bad_inputs(metrics)]
+
+
+def find_bad_inputs(metrics: Metrics) -> Iterator[str]:
+    """Yield what the models have not read, and what the knowledge graph and the index lack."""
+    yield from find_cut_prompts(metrics)
+    yield from find_lacks(metrics)
 
 
 def find_undefined_metrics(
@@ -72,3 +81,27 @@ def find_cut_prompts(metrics: Metrics) -> Iterator[str]:
                     f"the server truncated {flagged.calls:,} of {calls.calls:,} prompts of the {role}, so the scores "
                     "are not those of the method. Increase its context length, or set a smaller model.context"
                 )
+
+
+def find_lacks(metrics: Metrics) -> Iterator[str]:
+    """Yield a line if many passages lack triples or what the retriever needs, or if an extraction failed."""
+    graph, retriever = metrics.graph or {}, metrics.retriever or {}
+    passages, failed, empty, unmatched = (
+        int(graph.get(name) or 0) for name in ("passages", "failed", "empty", "unmatched")
+    )
+    if failed:
+        yield (
+            f"the knowledge graph is incomplete: the extraction of {failed:,} of {passages:,} passages failed. "
+            "Run the command again"
+        )
+    if empty > ACCEPTED * passages:
+        absent = f" ({unmatched:,} of them are not in the imported file)" if unmatched else ""
+        yield f"the knowledge graph has no triples of {empty:,} of {passages:,} passages{absent}"
+    total = retriever.get("passages", 0)
+    lacks = {name: retriever[name] for name in LACKS if name in retriever}
+    if "failed" in lacks or any(count > ACCEPTED * total for count in lacks.values()):
+        listed = ", ".join(f"{count:,} {LACKS[name]}" for name, count in lacks.items())
+        yield (
+            f"the index is incomplete: of {total:,} passages {listed}. "
+            "The retriever finds these by their text only"
+        )

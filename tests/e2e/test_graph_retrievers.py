@@ -155,7 +155,7 @@ def test_rejected_passage_does_not_stop_an_index(
         "failed": 1,
         "without_triples": 1,
     }
-    assert "The index is incomplete" in (ran.folder / "report.md").read_text("utf-8")
+    assert "the index is incomplete" in (ran.folder / "report.md").read_text("utf-8")
     index = kgqa("data", "index", *words)
     assert "model calls of the index" in index.out
     assert ", 2 calls and" in index.out

@@ -451,6 +451,14 @@ def test_failed_questions_are_named_with_every_score(kgqa: Kgqa, fail: Fail) -> 
     assert "answered" not in kgqa("compare", str(sound), str(other)).out
 
 
+def test_run_without_triples_has_a_warning(kgqa: Kgqa) -> None:
+    rules = write_rules([(".", "Pellery")], "rules.jsonl")
+    ran = kgqa("run", "method=trace", "dataset=demo", "limit=1", *QUICK, rules)
+    warning = "the knowledge graph has no triples of 8 of 8 passages"
+    assert f"\nwarning: {warning}\n" in ran.out
+    assert f"**Warning**: {warning}." in ran.text("report.md")
+
+
 def test_failed_extraction_is_named_and_tried_again(
     kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -466,7 +474,9 @@ def test_failed_extraction_is_named_and_tried_again(
     command = ("run", "method=trace", "experiment=quick", "limit=2", "run_name=a", *QUICK)
     first = kgqa(*command)
     assert first.json("metrics.json")["graph"]["failed"] == 1
-    assert "The knowledge graph is incomplete: the extraction of 1 of" in first.text("report.md")
+    warning = "the knowledge graph is incomplete: the extraction of 1 of"
+    assert f"**Warning**: {warning}" in first.text("report.md")
+    assert f"warning: {warning}" in first.out
     again = kgqa(*command)
     assert again.json("metrics.json")["graph"]["failed"] == 0
     assert "incomplete" not in again.text("report.md")

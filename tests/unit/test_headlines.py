@@ -97,19 +97,19 @@ def new_notices(**changes: Any) -> list[str]:
         pytest.param({"passages": 100, "empty": 5}, None, id="5 % empty"),
         pytest.param(
             {"passages": 100, "empty": 6},
-            "**The knowledge graph has no triples of 6 of 100 passages.**",
+            "**Warning**: the knowledge graph has no triples of 6 of 100 passages.",
             id="6 % empty",
         ),
         pytest.param(
             {"passages": 100, "empty": 6, "unmatched": 2},
-            "**The knowledge graph has no triples of 6 of 100 passages "
-            "(2 of them are not in the imported file).**",
+            "**Warning**: the knowledge graph has no triples of 6 of 100 passages "
+            "(2 of them are not in the imported file).",
             id="imported",
         ),
         pytest.param(
             {"passages": 1200, "failed": 1},
-            "**The knowledge graph is incomplete: the extraction of 1 of 1,200 passages failed.** "
-            "Run the command again.",
+            "**Warning**: the knowledge graph is incomplete: the extraction of 1 of 1,200 passages "
+            "failed. Run the command again.",
             id="one failed",
         ),
     ],
@@ -131,7 +131,7 @@ def test_incomplete_graph_has_a_notice(graph: Mapping[str, int], expected: str |
     ],
 )
 def test_incomplete_index_has_a_notice(lacks: Mapping[str, int], listed: str | None) -> None:
-    expected = f"**The index is incomplete: of 100 passages {listed}.** "
+    expected = f"**Warning**: the index is incomplete: of 100 passages {listed}. "
     texts = [text for text in new_notices(retriever={"passages": 100, **lacks}) if "index" in text]
     assert [text.startswith(expected) for text in texts] == [True] * (listed is not None)
 
