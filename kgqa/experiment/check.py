@@ -30,6 +30,8 @@ from kgqa.util.registry import load_registered
 from kgqa.util.text import pluralize
 
 SEARCH_GROUPS = ("retriever", "reranker", "ranker", "graph")
+# choices that compute nothing with a model
+WITHOUT_MODEL = {"retriever": "bm25", "ranker": "lexical", DEMONSTRATIONS_RANKER: "lexical"}
 # its questions are made for small models
 DEMO = "demo"
 # by the key of what was trained: how many of the questions
@@ -168,21 +170,24 @@ def note_real_rankers(experiment: Experiment) -> list[str]:
         return []
     groups = [
         group
-        for group in ("ranker", DEMONSTRATIONS_RANKER)
+        for group in WITHOUT_MODEL
         if group in experiment.choices and _runs_on_cpu(experiment, group)
     ]
     if not groups:
         return []
     rankers = " ".join(f"{group}={experiment.choices[group]}" for group in groups)
-    remedy = " ".join(f"{group}=lexical" for group in groups)
+    remedy = " ".join(f"{group}={WITHOUT_MODEL[group]}" for group in groups)
     cause = f"engine=scripted calls no model, but {rankers} computes on the CPU"
     return [f"note: {cause}, which can take minutes. To rank without a model: {remedy}"]
 
 
 def _runs_on_cpu(experiment: Experiment, group: str) -> bool:
-    """Return whether a ranker is an encoder that runs on this machine without a GPU."""
-    device = experiment.config[group].get("device")
-    return device == "cpu" or (device == "auto" and find_devices(experiment.settings) is None)
+    """Return whether a ranker, or the encoder of a retriever, runs on this machine without a GPU."""
+    # a retriever also has a device for its search
+    key = "encoder.device" if group == "retriever" else "device"
+    settings = flatten(experiment.config[group])
+    devices = {value for name, value in settings.items() if f".{name}".endswith(f".{key}")}
+    return "cpu" in devices or ("auto" in devices and find_devices(experiment.settings) is None)
 
 
 def refuse_trained(experiment: Experiment) -> Leaks:

@@ -198,6 +198,17 @@ def test_settings_without_use_are_warned_of(overrides: str, warning: str) -> Non
             id="one",
         ),
         pytest.param(
+            "method=retrieve_read engine=scripted retriever=dense",
+            "but retriever=dense computes on the CPU, which can take minutes. "
+            "To rank without a model: retriever=bm25",
+            id="retriever",
+        ),
+        pytest.param(
+            "method=retrieve_read engine=scripted retriever=bm25",
+            "",
+            id="retriever without encoder",
+        ),
+        pytest.param(
             "method=trace engine=scripted ranker=lexical demonstrations_ranker=lexical",
             "",
             id="no encoder",
