@@ -366,7 +366,7 @@ class PaperTable:
             f"Questions: {', '.join(counts)}. Scored by the rules of {', '.join(profiles)}.",
             "In brackets: 95% intervals."
             if self.intervals
-            else f"The 95% intervals of single scores end at most {self._widest():.1f} points from the score.",
+            else f"95% intervals: at most ±{self._widest():.1f} points.",
             "Best: bold. Second best: underlined.",
         ]
         if self.upper_bounds:

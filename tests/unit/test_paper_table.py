@@ -164,6 +164,12 @@ def test_cells_have_intervals() -> None:
     assert r"\begin{table*}[t]" in table.latex()
 
 
+def test_caption_has_the_widest_interval() -> None:
+    table = PaperTable([entry("a", 1, 0)], ["em"])
+    assert "95% intervals: at most ±1.0 points." in table.caption
+    assert r"95\% intervals: at most $\pm$1.0 points." in table.latex()
+
+
 @pytest.mark.parametrize(
     ("correction", "text"), [("none", "60.0†"), ("holm", "60.0")], ids=["none", "holm"]
 )
