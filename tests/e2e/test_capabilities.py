@@ -15,6 +15,7 @@ from kgqa.config.files import groups
 from kgqa.errors import ConfigError
 from kgqa.experiment.capabilities import check_capabilities
 from kgqa.experiment.composing import compose_experiment
+from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.session import Session
 from kgqa.util.places import call_cache
 from tests.e2e.conftest import Kgqa
@@ -48,7 +49,11 @@ NO_TEXT_FORM = ("method.protocol=functions",)
 
 def explain_lack(*overrides: str) -> str:
     """Return what is rejected before the first call, or ""."""
-    with Session(compose_experiment(("dataset=demo", *overrides))) as session:
+    return explain_lack_of(compose_experiment(("dataset=demo", *overrides)))
+
+
+def explain_lack_of(experiment: Experiment) -> str:
+    with Session(experiment) as session:
         try:
             check_capabilities(session)
         except ConfigError as error:
@@ -74,8 +79,8 @@ def test_every_method_runs_at_every_kind_of_server(method: str, server: str) -> 
 @pytest.mark.parametrize("method", METHODS)
 def test_own_passages_need_a_retriever_of_pools(method: str) -> None:
     overrides = (f"method={method}", "engine=scripted", *RETRIEVERS["server of searches"])
-    lack = explain_lack(*overrides)
     experiment = compose_experiment(("dataset=demo", *overrides))
+    lack = explain_lack_of(experiment)
     assert bool(lack) == ("pool" in experiment.method.uses)
     assert not lack or "retriever=remote cannot" in lack
 
