@@ -11,6 +11,7 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from kgqa.artifacts.manifest import Manifest
+from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import MADE_UP, find_cell
 from kgqa.artifacts.sweep import Cell
 from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
@@ -23,6 +24,7 @@ from kgqa.report.names import title_row
 from kgqa.report.page import notebook_html
 from kgqa.report.paper import name_entries, read_entries
 from kgqa.report.section import Section, Value, latex, markdown
+from kgqa.report.warnings import find_doubts
 from kgqa.scoring.comparison import ALPHA, DIFFERENCE, HOLM, Difference, compare, pair_runs
 from kgqa.scoring.corrected import share
 from kgqa.scoring.metrics import exact_match
@@ -252,13 +254,17 @@ def name_runs(opened: list[AnsweredQuestions], *, common: bool) -> Runs:
 
 
 def describe_runs(runs: Runs, names: Mapping[str, str]) -> list[str]:
-    """Return a line per run with its letter, its name among these runs and its folder, then a warning of simulation."""
+    """Return a line per run with its letter, its name among these runs and its folder, then warnings about scores."""
     width = max(map(len, names.values()))
     lines = [f"{letter}  {names[letter]:{width}}  {run.name}" for letter, run in runs.items()]
-    simulated = [letter for letter, run in runs.items() if run.is_simulated]
-    if simulated:
-        which = "" if len(simulated) == len(runs) else f" ({', '.join(simulated)})"
-        lines.append(f"warning: {MADE_UP}{which}")
+    warnings: dict[str, list[str]] = {}
+    for letter, run in runs.items():
+        simulated = [MADE_UP] if run.is_simulated else []
+        for text in (*simulated, *find_doubts(Metrics.read(Path(run.name)))):
+            warnings.setdefault(text, []).append(letter)
+    for text, letters in warnings.items():
+        which = "" if len(letters) == len(runs) else f" ({', '.join(letters)})"
+        lines.append(f"warning: {text}{which}")
     return lines
 
 

@@ -14,6 +14,7 @@ from kgqa.report.evaluation import CORRECTED_P, p_text
 from kgqa.report.names import DATASETS, title_row, title_rules
 from kgqa.report.paper import TESTS, Entry, list_used, name_entries, warn_of_simulation
 from kgqa.report.section import MarkedCell, Section, escape_latex, latex_cell
+from kgqa.report.warnings import name_doubts
 from kgqa.scoring.comparison import HOLM, Difference
 from kgqa.util.text import pluralize
 
@@ -127,6 +128,7 @@ class ComparisonTable:
         golds = dict.fromkeys(run.metrics.missing_golds for run in runs.values())
         return [
             *warn_of_simulation(list(self.entries.values())),
+            *name_doubts((name, run.metrics) for name, run in runs.items()),
             *(
                 f"{name} failed on {pluralize(run.metrics.failed, 'question')}."
                 for name, run in runs.items()

@@ -26,6 +26,7 @@ from kgqa.report.evaluation import CORRECTED_P
 from kgqa.report.names import DATASETS, title_model, title_retriever, title_row, title_rules
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
 from kgqa.report.shares import RunShares, Shares, read_shares
+from kgqa.report.warnings import name_doubts
 from kgqa.scoring.comparison import ALPHA, CORRECTIONS, HOLM, permutation
 from kgqa.scoring.questions import METRICS, show_score
 from kgqa.scoring.repeats import compare_repeats, repeated_estimate
@@ -396,6 +397,7 @@ class PaperTable:
         )
         return [
             *warn_of_simulation(self.entries),
+            *name_doubts((name, run.metrics) for name, run in self._name_runs()),
             *([self._repeats_note()] if self.has_repeats else []),
             *([list_missing(self.missing)] if self.missing else []),
             *([f"{failed} questions failed and count as wrong."] if failed else []),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from kgqa.artifacts.metrics import LACKS, Metrics, ScoreSummary
 from kgqa.artifacts.run import FinishedRun
+from kgqa.report.columns import join_names
 from kgqa.scoring.own_metrics import OwnMetric, list_own_metrics
 from kgqa.util.redaction import function_line
 
@@ -29,6 +30,11 @@ def find_warnings(run: FinishedRun) -> list[str]:
 def find_doubts(metrics: Metrics) -> list[str]:
     """Return the warnings about scores that are probably not those of the method."""
     return [*find_worthless_answers(metrics), *find_bad_inputs(metrics)]
+
+
+def name_doubts(rows: Iterable[tuple[str, Metrics]]) -> list[str]:
+    """Return these warnings as sentences for a caption, each after the names of the rows that have it."""
+    return join_names((name, f"{text}.") for name, metrics in rows for text in find_doubts(metrics))
 
 
 def find_bad_inputs(metrics: Metrics) -> Iterator[str]:

@@ -627,6 +627,20 @@ def test_warnings_about_scores_are_everywhere(kgqa: Kgqa, tmp_path: Path) -> Non
     assert [f"</strong>: {warning}." in page.read_text("utf-8") for page in pages] == [True] * 3
 
 
+def test_captions_and_comparisons_warn_of_scores(kgqa: Kgqa) -> None:
+    rules = write_rules([(".", "Pellery")], "rules.jsonl")
+    swept = kgqa("run", "-m", "method=trace,no_context", "limit=1", *QUICK, rules)
+    sweep, warning = str(swept.folder), "the knowledge graph has no triples of 8 of 8 passages"
+    compared = kgqa("compare", sweep, "--out", "c.md")
+    assert kgqa("report", sweep, "--table", "paper", "--format", "md", "--out", "t.md").code == 0
+    assert f"\nwarning: {warning} (cell 0)\n" in swept.out
+    assert f"\nwarning: {warning} (A)\n" in compared.out
+    captions = [
+        Path(name).read_text("utf-8").count(f"TRACE: {warning}.") for name in ("c.md", "t.md")
+    ]
+    assert captions == [1, 1]
+
+
 def test_costs_name_the_extraction_that_they_lack(kgqa: Kgqa) -> None:
     words = ("run", "-m", "method=trace,no_context", "limit=2", "sweep.name=s", *QUICK)
     first, again = kgqa(*words), kgqa(*words, "run_name=again")

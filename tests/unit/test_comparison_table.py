@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from kgqa.artifacts.metrics import Metrics
 from kgqa.cli.significance import read_metrics
 from kgqa.report.comparison import ComparisonTable
 from kgqa.report.paper import Entry
 from kgqa.scoring.comparison import compare
 
+RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
 
-def fake_entry(method: str, failed: int = 0, sha256: str = "1", note: str = "") -> Entry:
+
+def fake_entry(method: str, sha256: str = "1", note: str = "", **changes: Any) -> Entry:
     run = SimpleNamespace(
         choices={"method": method, "dataset": "hotpotqa", "model": "my_model", "retriever": "bm25"},
         settings=(),
-        metrics=SimpleNamespace(failed=failed, missing_golds=None),
+        metrics=Metrics.read(RUN).replace(missing_golds=None, **changes),
         manifest=SimpleNamespace(dataset=SimpleNamespace(sha256=sha256)),
         simulation_note=note,
         folder=f"outputs/{method}",
@@ -69,9 +73,10 @@ def test_caption_names_tests_and_models(part: str) -> None:
         ({"A": fake_entry("a", failed=2)}, "a failed on 2 questions."),
         ({"B": fake_entry("b", sha256="2")}, "The runs read different data files."),
         ({"B": fake_entry("b", note="simulated")}, "No model was called"),
+        ({"A": fake_entry("a", answerless=2)}, "a: 2 of 2 answers are empty."),
         ({}, ""),
     ],
-    ids=["failed", "data", "no model", "none"],
+    ids=["failed", "data", "no model", "empty", "none"],
 )
 def test_caption_warns(entries: Mapping[str, Entry], warning: str) -> None:
     warnings = " ".join(table_of(**entries).warnings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from statistics import fmean
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,16 +13,18 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from kgqa.artifacts.metrics import UNDEFINED, Estimate
+from kgqa.artifacts.metrics import UNDEFINED, Estimate, Metrics
 from kgqa.config.files import config_files
 from kgqa.errors import ConfigError
 from kgqa.report.names import METHODS, RETRIEVERS, title_model
 from kgqa.report.paper import Entry, PaperTable
 from kgqa.report.shares import RunShares
 
+RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
+
 
 def fake_run(method: str, dataset: str) -> Any:
-    metrics = SimpleNamespace(profile="musique", failed=0, missing_golds=None)
+    metrics = Metrics.read(RUN).replace(profile="musique", missing_golds=None)
     choices = {"method": method, "dataset": dataset, "model": "small"}
     return SimpleNamespace(choices=choices, settings=(), metrics=metrics, simulation_note="")
 
