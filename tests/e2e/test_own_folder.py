@@ -214,7 +214,7 @@ def test_own_metric_is_in_scores_and_comparisons(kgqa: Run, tmp_path: Path) -> N
     ).splitlines()
     (header,) = [line for line in lines if line.startswith("cell  method")]
     assert header.split() == ["cell", "method", "EM", "F1", "Brevity", "calls", "tokens"]
-    assert "\nBrevity  A – B" in kgqa("compare demo/golden demo/no_context")
+    assert "\nBrevity  golden – no_context" in kgqa("compare demo/golden demo/no_context")
     assert "Brevity" in (folder / "report.md").read_text(encoding="utf-8")
 
 
