@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -84,6 +85,15 @@ class Cell(CellState):
     @property
     def is_finished(self) -> bool:
         return self.status in ("done", "skipped")
+
+    @property
+    def is_changed(self) -> bool:
+        """Return whether another command changed the questions of a done cell's run. Raises DataError: damaged."""
+        return (
+            self.status == "done"
+            and self.run is not None
+            and self.asked not in (None, questions_asked(self.run))
+        )
 
     @property
     def end(self) -> str:
@@ -217,6 +227,22 @@ def find_missing(places: Iterable[Path]) -> list[Cell]:
     """Return the cells of sweeps that tables and comparisons omit: they failed or are not finished."""
     sweeps = [Sweep.read(place) for place in places if (place / SWEEP).is_file()]
     return [cell for sweep in sweeps for cell in sweep.cells if not cell.is_finished]
+
+
+def warn_of_changed(places: Iterable[Path]) -> list[str]:
+    """Return a line for each sweep of which another command changed the questions of cells.
+
+    Raises DataError: the run of a cell is damaged.
+    """
+    warnings = []
+    for sweep in (Sweep.read(place) for place in places if (place / SWEEP).is_file()):
+        cells = [f"cell {cell.number} ({cell.name})" for cell in sweep.cells if cell.is_changed]
+        if cells:
+            warnings.append(
+                f"{sweep.path}: another command changed the questions of {', '.join(cells)}. "
+                f"Restore them from the cache: {shlex.join(sweep.command)}"
+            )
+    return warnings
 
 
 def find_runs(texts: Sequence[str]) -> list[Path]:

@@ -21,7 +21,7 @@ from kgqa.artifacts.run import (
     read_settings,
     run_json,
 )
-from kgqa.artifacts.sweep import find_missing
+from kgqa.artifacts.sweep import find_missing, warn_of_changed
 from kgqa.cli.commands import EXPORTS
 from kgqa.cli.significance import check_test, read_metrics
 from kgqa.cli.terminal import Cells, Terminal, style_text
@@ -178,7 +178,7 @@ def _write_table(args: Namespace, form: str, terminal: Terminal) -> None:
     metrics = read_metrics(values) or DEFAULT_METRICS
     alpha, correction = check_test(values)
     missing = find_missing(folders)
-    terminal.warn(warn_of_missing(missing))
+    terminal.warn([*warn_of_missing(missing), *warn_of_changed(folders)])
     table = PaperTable(
         read_entries(folders),
         metrics,

@@ -9,7 +9,13 @@ from typing import Annotated
 
 from kgqa.artifacts.evaluation import Evaluation
 from kgqa.artifacts.run import find_run
-from kgqa.artifacts.sweep import find_missing, find_places, find_runs, refuse_repeated
+from kgqa.artifacts.sweep import (
+    find_missing,
+    find_places,
+    find_runs,
+    refuse_repeated,
+    warn_of_changed,
+)
 from kgqa.cli.commands import CALIBRATION_KEYS, QUESTION_KEYS
 from kgqa.cli.significance import check_test, read_metrics
 from kgqa.cli.terminal import Terminal
@@ -151,6 +157,7 @@ def plan(args: Namespace, terminal: Terminal) -> None:
     seed = check_value("seed", values.get("seed", "0"), Natural)
     difference = check_value("difference", values.get("difference", f"{DIFFERENCE:g}"), Points)
     power = check_value("power", values.get("power", f"{POWER:g}"), Probability)
+    terminal.warn(warn_of_changed(find_places(args.positionals)))
     pilots = find_runs(args.positionals)
     heading, sections = plan_comparison(pilots, difference, power, seed=seed)
     terminal.sections(heading, sections)
@@ -175,8 +182,9 @@ def compare(args: Namespace, terminal: Terminal) -> None:
     seed = check_value("seed", values.get("seed", "0"), Natural)
     difference = check_value("difference", values.get("difference", f"{DIFFERENCE:g}"), Points)
     alpha, correction = check_test(values)
-    missing = find_missing(find_places(args.positionals))
-    terminal.warn(warn_of_missing(missing))
+    places = find_places(args.positionals)
+    missing = find_missing(places)
+    terminal.warn([*warn_of_missing(missing), *warn_of_changed(places)])
     runs, flips = find_runs(args.positionals), None if args.all else FLIPS
     if len(runs) > MAX_RUNS:
         raise ConfigError(f"{len(runs)} runs: compare at most {MAX_RUNS} at once")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -70,10 +70,18 @@ def plan_comparison(
         "Cautious: the same with the upper 80 % limit of the pilot's spread.",
         "Tokens, model time and USD: both runs on the cautious number, without cached replies.",
         "Pilot shows: the difference that the questions of the pilot show.",
+        *_note_common(len(runs["A"].questions), costs.values()),
         *_warn_of_size(len(runs["A"].questions)),
     )
     heading = "\n".join(describe_runs(runs, names))
     return heading, [Section("Plan", header, rows, texts, optional=len(of_pilot))]
+
+
+def _note_common(questions: int, runs: Iterable[Metrics]) -> list[str]:
+    """Return a note if some run has more questions than all runs share."""
+    if all(run.questions == questions for run in runs):
+        return []
+    return [f"The runs have different questions. The plan uses the {questions:,} that all have."]
 
 
 def _warn_of_size(questions: int) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import UPPER_BOUNDS, FinishedRun, choose_named
-from kgqa.artifacts.sweep import REPEAT, Cell, Sweep, questions_asked
+from kgqa.artifacts.sweep import REPEAT, Cell, Sweep
 from kgqa.errors import DataError
 from kgqa.report.columns import (
     SEPARATOR,
@@ -415,7 +415,7 @@ def _read_run(sweep: Path, cell: Cell) -> None:
         cell.error = "no command is running this sweep. Run the sweep's command again to resume."
     if cell.status != "done" or cell.run is None:
         return
-    if cell.asked not in (None, questions_asked(cell.run)):
+    if cell.is_changed:
         cell.status = "changed"
         cell.error = "another command has run its questions with another selection. Run the sweep's command again."
         return

@@ -31,6 +31,7 @@ from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.run import Executed, execute
 from kgqa.experiment.session import Runner, Session
+from kgqa.extras.viewer.table import read_rows
 from kgqa.runtime.display import QUIET, Display
 from kgqa.runtime.services import Service
 from kgqa.scoring import questions as scored_questions
@@ -236,6 +237,48 @@ def test_sweeps_and_single_runs_share_folders(kgqa: Kgqa) -> None:
     assert "1 of 2 cells" in report
     assert "cells: 1 done, 1 done before" in kgqa(*TWO).out
     assert "cells: 2 done" in kgqa("run", "-m", "method=golden,no_context", "limit=4", *QUICK).out
+
+
+@pytest.fixture
+def extended_sweep(kgqa: Kgqa) -> str:
+    """The name of a sweep, of which a single run extended a cell."""
+    kgqa(*TWO, "sweep.name=two")
+    kgqa("run", "method=golden", "limit=3", *QUICK)
+    return "two"
+
+
+@pytest.mark.parametrize("command", ["compare", "plan", "report --table paper"])
+def test_changed_cell_names_the_command_that_repairs(
+    kgqa: Kgqa, extended_sweep: str, command: str
+) -> None:
+    verb, *options = command.split()
+    warning = (
+        "warning: outputs/sweeps/two: another command changed the questions of cell 0 "
+        "(method=golden). Restore them from the cache: kgqa "
+    )
+    output = kgqa(verb, extended_sweep, *options).err
+    (line,) = (line for line in output.splitlines() if line.startswith(warning))
+    assert kgqa(*shlex.split(line.removeprefix(warning))).code == 0
+    repaired = kgqa(verb, extended_sweep, *options)
+    assert repaired.code == 0
+    assert "another command" not in repaired.err
+
+
+def test_plan_names_the_questions_it_uses(kgqa: Kgqa, extended_sweep: str) -> None:
+    note = "The runs have different questions. The plan uses the 2 that all have."
+    assert note in kgqa("plan", extended_sweep).out
+    kgqa(*TWO, "sweep.name=two")
+    assert "different questions" not in kgqa("plan", extended_sweep).out
+
+
+def test_viewer_marks_a_changed_sweep(kgqa: Kgqa, extended_sweep: str) -> None:
+    def mark() -> tuple[str, str]:
+        (row,) = (row for row in read_rows(Path("outputs")) if row.kind == "sweep")
+        return row.mark
+
+    assert mark() == ("! 1 of 2 cells changed", "wrong")
+    kgqa(*TWO, "sweep.name=two")
+    assert mark() == ("✓ 2 of 2 cells", "right")
 
 
 def test_cells_run_their_frozen_configuration(kgqa: Kgqa) -> None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.run import SCRIPTED, RunEntry, list_runs, list_sweeps, read_settings
 from kgqa.artifacts.sweep import REPEAT, Sweep, questions_asked
 from kgqa.errors import DataError
@@ -53,7 +54,7 @@ class Row:
     folder: Path
     kind: str  # "run" or "sweep"
     name: str
-    status: str  # "running", "done" or "not finished"
+    status: str  # "running", "done", "changed" or "not finished"
     written: float
     dataset: str = ""
     method: str = ""
@@ -97,9 +98,11 @@ class Row:
             return "! damaged", "wrong"
         if failed := self.figures.get("failed questions"):
             return f"! {failed.value:,.0f} failed", "wrong"
-        sign, kind = {"done": ("✓", "right"), "running": ("●", "working")}.get(
-            self.status, ("○", "hint")
-        )
+        sign, kind = {
+            "done": ("✓", "right"),
+            "running": ("●", "working"),
+            "changed": ("!", "wrong"),
+        }.get(self.status, ("○", "hint"))
         return f"{sign} {self.cells or self.status}", kind
 
 
@@ -168,14 +171,21 @@ def _read_sweep(entry: RunEntry, root: Path) -> Row:
         sweep = Sweep.read(entry.folder)
     except DataError as error:
         return replace(row, trouble=str(error))
-    folders = [
-        _locate(str(cell.run), root) for cell in sweep.cells if cell.status == "done" and cell.run
+    finished = [cell for cell in sweep.cells if cell.status == "done" and cell.run]
+    folders = [_locate(str(cell.run), root) for cell in finished]
+    # another command changed the questions of their runs
+    others = [
+        cell
+        for cell, run in zip(finished, folders, strict=True)
+        if cell.asked and _read_question_set(run, _read_time(run)) not in ("", cell.asked)
     ]
+    status = "done" if entry.ended and len(folders) == len(sweep.cells) else "not finished"
+    cells = f"{len(folders)} of {len(sweep.cells)} cells"
     base = root.resolve()
     return replace(
         row,
-        status="done" if entry.ended and len(folders) == len(sweep.cells) else "not finished",
-        cells=f"{len(folders)} of {len(sweep.cells)} cells",
+        status="changed" if others else status,
+        cells=f"{len(others)} of {len(sweep.cells)} cells changed" if others else cells,
         axes=tuple(sweep.axes),
         runs=tuple(run.relative_to(base).as_posix() for run in folders if run.is_relative_to(base)),
     )
@@ -280,6 +290,13 @@ def name_groups(rows: Sequence[Row]) -> dict[str, str]:
             name += f" (set {taken + 1})" if taken and place not in names else ""
         names.setdefault((row.dataset, sets[row.key]), name)
     return {row.key: names[row.dataset, sets[row.key]] for row in rows}
+
+
+def _read_time(run: Path) -> float:
+    """Return when a run was scored, 0 if it is not finished."""
+    with suppress(OSError):
+        return (run / METRICS).stat().st_mtime
+    return 0.0
 
 
 @lru_cache(maxsize=10_000)
