@@ -250,12 +250,18 @@ KEYS = ("dataset=demo", "limit=3", "model=gpt_4o_mini", "engine=openai")
 
 
 @pytest.mark.usefixtures("empty_folder")
-@pytest.mark.parametrize("method", ["no_context", "retrieve_read"])
-def test_method_with_one_step_is_one_batch(server: Server, method: str) -> None:
+@pytest.mark.parametrize(
+    "method",
+    [("method=no_context",), ("method=retrieve_read", "ranker=lexical")],
+    ids=["no_context", "retrieve_read"],
+)
+def test_method_with_one_step_is_one_batch(server: Server, method: tuple[str, ...]) -> None:
     address, state = server
     state.is_open.set()
+    # a busy machine can pause for seconds between two requests
+    wait = "engine.batch_wait=5"
     kgqa.run(
-        *KEYS, *BATCHES, f"method={method}", f"engine.base_url={address}", "limit=36", display=QUIET
+        *KEYS, *BATCHES, wait, *method, f"engine.base_url={address}", "limit=36", display=QUIET
     )
     assert (len(state.batches), len(state.paid)) == (1, 36)
 
