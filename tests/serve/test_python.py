@@ -232,6 +232,14 @@ def test_failed_function_is_a_failed_question(agent: Callable[..., str], problem
     assert problem in str(row["error"])
 
 
+def test_function_without_answer_names_its_line() -> None:
+    (row,) = run(return_nothing).predictions
+    line = return_nothing.__code__.co_firstlineno
+    assert f"return_nothing (test_python.py:{line}): the function returned None" in str(
+        row["error"]
+    )
+
+
 INVALID: dict[str, tuple[object, Any, str]] = {
     "class": (Repeater, MILL, "Pass an object, such as Repeater"),
     "no answer": (Repeater(), [{"question": "Who?"}], "record 1: answer=None"),

@@ -19,7 +19,7 @@ from kgqa.extras.serve.processes import describe_session
 from kgqa.extras.serve.session import AgentSession, NotSupported
 from kgqa.methods.function import Function, is_module, is_runnable
 from kgqa.types import AgentReply, Answer, Json, Message, Passage, Prompt, Question
-from kgqa.util.redaction import describe_error
+from kgqa.util.redaction import describe_error, function_line
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,14 @@ async def run_function(
             problem=f"the function ended with {describe_error(result)}",
             searches=session.searches,
         )
-    return AgentReply(_write(result), searches=session.searches)
+    try:
+        text, problem = _write(result), ""
+    except TypeError as error:
+        # without a traceback, which would show kgqa's own files
+        target = agent.target
+        place = f" ({function_line(target)})" if inspect.isfunction(target) else ""
+        text, problem = "", f"{agent.function}{place}: {error}"
+    return AgentReply(text, problem=problem, searches=session.searches)
 
 
 def current_tools() -> Tools:
