@@ -24,7 +24,9 @@ def ask(args: Namespace, terminal: Terminal) -> int:
     if len(args.positionals) < 2:
         raise args.command.missing("FILE")
     sources = [Path(each).expanduser() for each in args.positionals[1:]]
-    if " " not in question and not sources[0].exists():
+    # of a question without quotes, the other words are no paths
+    has_path = any(each in args.positionals[1] for each in "/.\\")
+    if " " not in question and not sources[0].exists() and not has_path:
         raise ConfigError(
             f"{question} {args.positionals[1]}: put the question in quotes: {EXAMPLE}"
         )
