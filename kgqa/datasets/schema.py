@@ -6,6 +6,7 @@ import html
 import json
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
@@ -89,9 +90,18 @@ def parse_record(schema: type[R], record: Json, where: str) -> R:
         raise DataError(
             f"{where}: {key}={shorten(first['input'])}: {explain_problem(first)}. {hint}"
         ) from None
+    if issubclass(schema, Gold) and not keys & {"answer", "answers"}:
+        _refuse_similar_key(keys - schema.model_fields.keys(), where)
     if own and other:  # all passages would be lost
         raise DataError(f"{where}: {hint}")
     return valid
+
+
+def _refuse_similar_key(unknown: set[str], where: str) -> None:
+    """Raise a DataError if one of the unknown keys of a record without an answer is a misspelled "answer"."""
+    # "answerable" is another key, and less similar
+    for key in get_close_matches("answer", sorted(unknown), n=1, cutoff=0.8):
+        raise DataError(f"{where}: unknown key {key!r}. Did you mean answer? Correct the record")
 
 
 def _describe_form(schema: type[BaseModel]) -> str:

@@ -291,6 +291,15 @@ def test_record_of_another_form_shows_the_needed_keys(tmp_path: Path) -> None:
     assert refusal(musique(file)) == f"{file}:1: no key 'id'. {needed}"
 
 
+@pytest.mark.parametrize("key", ["anser", "Answer", "answr"])
+def test_misspelled_key_of_the_answer_is_named(tmp_path: Path, key: str) -> None:
+    record = musique_record(id="a")
+    record[key] = record.pop("answer")
+    file = lines(tmp_path, record)
+    message = f"{file}:1: unknown key {key!r}. Did you mean answer? Correct the record"
+    assert refusal(musique(file)) == message
+
+
 def test_file_of_another_dataset_suggests_it(tmp_path: Path) -> None:
     message = refusal(hotpotqa(array(tmp_path, hotpotqa_record(type="inference", evidences=[]))))
     assert "record 1 (id 5a): type='inference'" in message
