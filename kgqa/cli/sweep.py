@@ -18,6 +18,10 @@ LEGEND = (
     "bold: best · underlined: second · *: significantly below the best (paired test, Holm, p < 0.05)\n"
     "[low, high]: 95 % interval · calls, tokens, USD: per question · all columns: report.html"
 )
+OTHER_QUESTIONS = (
+    "Tables are separate because the questions differ. With sample=, each seed= samples other questions. "
+    "repeats=3 runs the same questions with several seeds: docs/REPEATS.md"
+)
 REPEATED = "a row with several cells: the mean of its runs"
 # "skipped" reads like "not run"
 SHOWN = {"skipped": "done before"}
@@ -45,11 +49,17 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
         # the table would fold a title that is wider
         terminal.line(table.title, style="bold")
         terminal.table([name for name in header if name], map(_show_row, rows), fixed=1)
+    if report.tables:
         terminal.line(LEGEND, style="dim")
-        for note in table.text:
-            # the legend replaces these two
-            if note not in (NOTE, REPEATS_NOTE):
-                terminal.line(note, style="dim")
+    # the legend replaces these two
+    notes = (note for table in report.tables for note in table.text)
+    for note in dict.fromkeys(notes):
+        if note not in (NOTE, REPEATS_NOTE):
+            terminal.line(note, style="dim")
+    # without the questions: the dataset and the profile
+    kinds = {cell.key[:2] for cell in report.done}
+    if "seed" in sweep.axes and len(report.tables) > len(kinds):
+        terminal.line(OTHER_QUESTIONS)
     if any(row.is_repeated for _, _, rows in report.groups for row in rows):
         terminal.line(REPEATED, style="dim")
     terminal.lines((f"warning: {text}" for text in report.warnings()), alarm=True)

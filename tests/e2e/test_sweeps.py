@@ -264,6 +264,12 @@ def test_changed_cell_names_the_command_that_repairs(
     assert "another command" not in repaired.err
 
 
+def test_sampled_seeds_explain_separate_tables(kgqa: Kgqa) -> None:
+    output = kgqa("run", "-m", "method=golden", "seed=0,1", "sample=2", *QUICK).out
+    assert output.count("bold: best") == 1
+    assert output.count("repeats=3 runs the same questions with several seeds") == 1
+
+
 def test_plan_names_the_questions_it_uses(kgqa: Kgqa, extended_sweep: str) -> None:
     note = "The runs have different questions. The plan uses the 2 that all have."
     assert note in kgqa("plan", extended_sweep).out
