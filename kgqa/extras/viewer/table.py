@@ -294,7 +294,8 @@ def name_groups(rows: Sequence[Row]) -> dict[str, str]:
 
 def _read_time(run: Path) -> float:
     """Return when a run was scored, 0 if it is not finished."""
-    with suppress(OSError):
+    # a damaged path has characters that no path can have
+    with suppress(OSError, ValueError):
         return (run / METRICS).stat().st_mtime
     return 0.0
 
