@@ -68,6 +68,10 @@ Positive = Annotated[float, Validator("must be above 0", lambda number: number >
 Seconds = Annotated[
     float, Validator("must be a number of seconds above 0", lambda seconds: 0 < seconds < math.inf)
 ]
+# 0 waits for nothing
+Patience = Annotated[
+    float, Validator("must be a number of seconds from 0", lambda seconds: 0 <= seconds < math.inf)
+]
 Share = Annotated[float, Validator("must be between 0 and 1", lambda share: 0 <= share <= 1)]
 Url = Annotated[
     str,

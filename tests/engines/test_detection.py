@@ -264,7 +264,7 @@ def test_silent_server_has_a_line(
         with pytest.raises(EngineDied):
             detect_server(url, "OPENAI_API_KEY", 0.0)
     warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-    assert warnings == [f"{url}: waiting up to 0.5 s for an answer"]
+    assert warnings == [f"{url}: no answer yet. This attempt ends after 0.5 s"]
 
 
 NAMES = {

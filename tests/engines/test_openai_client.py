@@ -124,6 +124,15 @@ def test_failed_last_call_is_no_lost_server(serving: Serving, status: int) -> No
     assert server.answered == {"Hello": 1}
 
 
+def test_timeout_of_zero_ends_at_the_first_failure(serving: Serving) -> None:
+    """Messages about an unreachable server recommend it. A server that answers needs no patience."""
+    assert texts(asked(serving(), list(CALLS), server_timeout=0)) == REPLIES
+    server = serving()
+    server.stop()
+    [error] = asked(server, CALLS[:1], server_timeout=0)
+    assert isinstance(error, ServerLost)
+
+
 def test_close_drops_running_calls(serving: Serving) -> None:
     opened = engine(serving(always=slow(3)))
     delivered: list[Any] = []

@@ -15,7 +15,7 @@ from kgqa.engines.openai.hold import RetryPolicy
 from kgqa.engines.openai.transport import LOOPBACK, Transport
 from kgqa.errors import ConfigError
 from kgqa.util.settings import NotIdentity, Setting
-from kgqa.util.validators import Natural, Seconds
+from kgqa.util.validators import Natural, Patience, Seconds
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class ServerAccess:
         REACHING,
     ] = 0.5
     server_timeout: Annotated[
-        Seconds | None,
+        Patience | None,
         Setting(
             "Seconds without any response, while all calls wait. Then the run stops with exit code 3. null: 120, or 10 "
             "if the port is closed from the start."

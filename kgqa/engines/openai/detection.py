@@ -97,7 +97,7 @@ async def _look(url: str, key: str | None, server_timeout: float | None) -> Serv
     def show_wait() -> None:
         # the first failure has its own line
         if not patient.is_held:
-            log.warning("%s: waiting up to %g s for an answer", url, TIMEOUT)
+            log.warning("%s: no answer yet. This attempt ends after %g s", url, TIMEOUT)
 
     # if a firewall drops packets, the first attempt takes longer than users wait without a line
     notice = asyncio.get_running_loop().call_later(NOTICE, show_wait)
