@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kgqa.artifacts.run import MADE_UP
 from kgqa.cli.dry_run import show_estimates
@@ -40,6 +40,8 @@ def sweep(overrides: Sequence[str], terminal: Terminal) -> int:
 
 def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
     sweep = report.sweep
+    # those of all tables are below the last one
+    counts = Counter(note for table in report.tables for note in dict.fromkeys(table.text))
     for table in report.tables:
         labels = {column.label: column.brief for column in columns()}
         header = [labels.get(name, name.rpartition(".")[2]) for name in table.header]
@@ -49,13 +51,10 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
         # the table would fold a title that is wider
         terminal.line(table.title, style="bold")
         terminal.table([name for name in header if name], map(_show_row, rows), fixed=1)
+        _show_notes((note for note in table.text if counts[note] < len(report.tables)), terminal)
     if report.tables:
         terminal.line(LEGEND, style="dim")
-    # the legend replaces these two
-    notes = (note for table in report.tables for note in table.text)
-    for note in dict.fromkeys(notes):
-        if note not in (NOTE, REPEATS_NOTE):
-            terminal.line(note, style="dim")
+    _show_notes((note for note in counts if counts[note] == len(report.tables)), terminal)
     # without the questions: the dataset and the profile
     kinds = {cell.key[:2] for cell in report.done}
     if "seed" in sweep.axes and len(report.tables) > len(kinds):
@@ -68,13 +67,20 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
         terminal.line(f"warning: {MADE_UP}{cells}", alarm=True)
     for number, name, status, why in report.failures():
         terminal.line(f"cell {number} {status}: {name}: {why}", alarm=True)
-    counts = Counter(SHOWN.get(cell.status, cell.status) for cell in sweep.cells)
-    terminal.line(f"cells: {', '.join(f'{count} {status}' for status, count in counts.items())}")
+    states = Counter(SHOWN.get(cell.status, cell.status) for cell in sweep.cells)
+    terminal.line(f"cells: {', '.join(f'{count} {status}' for status, count in states.items())}")
     has_results = any(cell.status in ("done", "skipped", "not run") for cell in sweep.cells)
     if has_results and not sweep.is_complete and (command := command_line()):
         terminal.line(f"finished cells and all replies are saved. Continue with: {command}")
     terminal.end(sweep.path)
     return 0 if sweep.is_complete else 2
+
+
+def _show_notes(notes: Iterable[str], terminal: Terminal) -> None:
+    for note in notes:
+        # the legend replaces these two
+        if note not in (NOTE, REPEATS_NOTE):
+            terminal.line(note, style="dim")
 
 
 def _show_row(row: Sequence[Value]) -> Cells:

@@ -712,6 +712,15 @@ def test_costs_name_the_extraction_that_they_lack(kgqa: Kgqa) -> None:
     assert [text.count(note) for text in (first.out, caption)] == [1, 1]
 
 
+def test_costs_without_extraction_are_below_their_table(kgqa: Kgqa) -> None:
+    words = ("method=trace", "limit=1,2", *(word for word in QUICK if "limit" not in word))
+    lines = kgqa("run", "-m", *words).out.splitlines()
+    notes = [number for number, line in enumerate(lines) if "without the extraction" in line]
+    # the rows of two tables have the same name
+    tables = [number for number, line in enumerate(lines) if line.startswith("cell ")]
+    assert [number - 2 for number in notes] == tables
+
+
 def test_sweep_is_planned_and_named_for_one_run(kgqa: Kgqa) -> None:
     sweep = kgqa(*TWO).folder
     planned = kgqa("plan", str(sweep))
