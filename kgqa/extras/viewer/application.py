@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kgqa.artifacts.run import FinishedRun
 from kgqa.errors import ConfigError, DataError, UsageError
+from kgqa.experiment.compare import label_runs
 from kgqa.extras.viewer import table
 from kgqa.extras.viewer.answers import (
     FILTERS,
@@ -186,7 +187,9 @@ class Viewer:
 
 def _list_tests(runs: Sequence[Row], titles: Mapping[str, str]) -> Section:
     """Return the paired tests. Without rows if no question is in all runs."""
-    names = {letter: titles[row.key] for letter, row in zip(ascii_uppercase, runs, strict=False)}
+    names = label_runs(
+        {letter: titles[row.key] for letter, row in zip(ascii_uppercase, runs, strict=False)}
+    )
     section = comparison_section(compare_scores(runs), DIFFERENCE, names)
     return replace(section, text=(TESTS,))
 
