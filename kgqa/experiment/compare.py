@@ -225,7 +225,7 @@ def _find_baseline(text: str, runs: Runs, names: Mapping[str, str]) -> str:
     Raises:
         ConfigError: no run matches, or several do.
     """
-    folder = find_cell(text) or Path(text)
+    folder = Path(text)
     # the first kind of name that matches is used
     kinds = [
         [each for each in runs if text in (each, names[each], title_row(names[each]))],
@@ -234,6 +234,8 @@ def _find_baseline(text: str, runs: Runs, names: Mapping[str, str]) -> str:
         [each for each, run in runs.items() if f"/{folder}" in f"/{run.name}"],
     ]
     letters = next(filter(None, kinds), [])
+    if not letters and (cell := find_cell(text)):
+        letters = [each for each, run in runs.items() if cell.resolve() == Path(run.name).resolve()]
     if not letters:
         raise ConfigError(f"baseline={text}: no such run. {nearest(text, set(names.values()))}")
     if len(letters) > 1:

@@ -122,6 +122,13 @@ def test_sweep_and_method_name_a_run(sweep: str) -> None:
     assert {each.second for each in compared.differences} == {"B"}
 
 
+def test_sweep_named_as_a_dataset_hides_no_baseline() -> None:
+    _ = kgqa.sweep(name="demo", method=["golden", "no_context"], display=QUIET, seed=1, **QUICK)
+    runs = kgqa.sweep(method=["golden", "no_context"], display=QUIET, **QUICK)
+    compared = kgqa.compare(*runs, baseline="demo/golden")
+    assert {each.second for each in compared.differences} == {"A"}
+
+
 def test_method_of_several_cells_of_a_sweep() -> None:
     first, _ = kgqa.sweep("method=golden", "seed=0,1", name="main", display=QUIET, **QUICK)
     folder = first.folder.relative_to("outputs")
