@@ -22,7 +22,7 @@ from kgqa.config.overrides import (
 )
 from kgqa.config.short_forms import SERVER
 from kgqa.datasets.base import FileDataset
-from kgqa.errors import ConfigError, DataError, UsageError
+from kgqa.errors import ConfigError, DataError, StorageError, UsageError
 from kgqa.system.models import Preset, find_adapter, find_obstacle, load_presets
 from kgqa.util import hub
 from kgqa.util.places import call_cache
@@ -89,8 +89,6 @@ def _missing_models(values: Mapping[str, str]) -> Iterator[str]:
             if not has_server:
                 yield f"{key}={preset.name}: no server. Write server=URL, or set OPENAI_BASE_URL or OPENAI_API_KEY"
             continue
-        if _has_replies(preset, engine):
-            continue
         obstacle = find_obstacle(preset)
         if preset.is_hosted:
             reasons = [f"runs {obstacle}"]
@@ -101,7 +99,8 @@ def _missing_models(values: Mapping[str, str]) -> Iterator[str]:
                 else f"weights are not on this machine (hub: {preset.model.hub})"
             )
             reasons = [reason for reason in (absent, obstacle) if reason]
-        if reasons:
+        # the last check, because it can read the whole cache
+        if reasons and not _has_replies(preset, engine):
             yield f"{key}={preset.name}: {'. '.join(reasons)}. Or set {key}=PRESET"
 
 
@@ -112,7 +111,7 @@ def _has_replies(preset: Preset, engine: str) -> bool:
     try:
         with existing(call_cache()) as database:
             return database.has_calls(Origin(engine, preset.model.sha256))
-    except DataError:
+    except (DataError, StorageError):
         return False
 
 
