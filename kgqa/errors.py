@@ -71,7 +71,11 @@ class SeveralRunsError(ConfigError):
 
 
 class PromptError(ConfigError):
-    """A template is missing, has wrong syntax, or uses a value that the method does not pass."""
+    """A template is missing, has wrong syntax, or cannot be rendered."""
+
+
+class UnknownValue(PromptError):
+    """A template uses a value that the method does not pass."""
 
 
 class StorageError(UsageError):

@@ -131,10 +131,10 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
         yield f"warning: {file}: no method renders this template. {hint}"
     for file, value in find_missing_inputs().items():
         yield f"warning: {file} does not use {value}, as kgqa's template does. The model does not see it."
-    for file, outside in find_unsent_text().items():
+    for file, (outside, block) in find_unsent_text().items():
         yield (
             f"warning: {file}: {outside!r} is outside of the blocks, so the model does not see it. Move it into "
-            "{% block user %} … {% endblock %}."
+            f"{{% block {block} %}} … {{% endblock %}}."
         )
     # a key of a sweep is for the cells that use it
     groups = experiment.sweep_groups.union(experiment.choices)

@@ -31,7 +31,7 @@ from kgqa.calls import (
 from kgqa.datasets.passages import distinct_passages
 from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Prices
-from kgqa.errors import ConfigError, PromptError
+from kgqa.errors import ConfigError, UnknownValue
 from kgqa.experiment.engines import Engines
 from kgqa.experiment.prepare.indexes import index_folder
 from kgqa.experiment.session import Session
@@ -153,7 +153,7 @@ def check_templates(session: Session) -> None:
         planner.imagine(answers, session.engines)
     for error in planner.errors:
         # other errors can be of the simulated replies
-        if isinstance(error, PromptError):
+        if isinstance(error, UnknownValue):
             raise error
 
 

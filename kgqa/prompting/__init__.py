@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kgqa.errors import PromptError, nearest
+from kgqa.errors import PromptError, UnknownValue, nearest
 from kgqa.types import Json, Message, Prompt
 from kgqa.util.digests import text_digest
 from kgqa.util.places import package_conf, prompt_folders
@@ -123,17 +123,22 @@ def find_missing_inputs() -> dict[Path, str]:
     return gaps
 
 
-def find_unsent_text() -> dict[Path, str]:
-    """Return the user's templates of messages with text or values outside of all blocks, and the first such line."""
+def find_unsent_text() -> dict[Path, tuple[str, str]]:
+    """Return the user's templates of messages with text or values outside of all blocks.
+
+    Each with the first such line, and the block of the message.
+    """
     from jinja2 import TemplateSyntaxError
 
     own, texts = prompt_folders()[0], {}
     for file in sorted(own.rglob("*.j2")) if own.is_dir() else ():
         # a broken template is reported when it is rendered
         with suppress(TemplateSyntaxError):
-            text = _find_text_outside(_parse(file).body)
+            nodes = _parse(file).body
+            text = _find_text_outside(nodes)
             if text is not None:
-                texts[file] = text
+                is_completion = any(getattr(node, "name", "") == "completion" for node in nodes)
+                texts[file] = text, "completion" if is_completion else "user"
     return texts
 
 
@@ -230,8 +235,10 @@ def _explain(error: Exception, template: Template, context: Context) -> PromptEr
     if not isinstance(error, UndefinedError):
         return PromptError(f"{place}: {type(error).__name__}: {error}")
     message, name = f"{place}: {error}", re.fullmatch(r"'(\w+)' is undefined", str(error))
+    if name is None:
+        return PromptError(message)
     values = context.parent.keys() - environment.globals.keys()
-    return PromptError(f"{message}. {nearest(name[1], values)}" if name else message)
+    return UnknownValue(f"{message}. {nearest(name[1], values)}")
 
 
 @cache

@@ -232,6 +232,7 @@ def test_copy_without_its_input_is_named(name: str, text: str, missing: str | No
     [
         pytest.param("{% block user %}Answer.{% endblock %}\n\nUse one word.\nOr two.", "Use one word.", id="text"),
         pytest.param("{% block user %}Answer.{% endblock %}{{ question }}", "{{ … }}", id="value"),
+        pytest.param("Now: {% block completion %}Answer.{% endblock %}", "Now:", id="completion"),
         pytest.param("{# a note #}\n{% block user %}Answer.{% endblock %}\n", None, id="comment"),
         pytest.param("A part that others include.", None, id="included part"),
         pytest.param("{% block user %}Answer.{% endblock", None, id="broken"),
@@ -239,7 +240,8 @@ def test_copy_without_its_input_is_named(name: str, text: str, missing: str | No
 )  # fmt: skip
 def test_text_outside_of_blocks_is_named(text: str, outside: str | None) -> None:
     file = write("prompts/reader/answer.j2", text)
-    assert find_unsent_text() == ({file: outside} if outside else {})
+    block = "completion" if "completion" in text else "user"
+    assert find_unsent_text() == ({file: (outside, block)} if outside else {})
 
 
 @pytest.mark.parametrize(
