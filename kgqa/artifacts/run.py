@@ -212,10 +212,11 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
     if len(matches) > 1:
         more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
         names = ", ".join(entry.name for entry in matches[:SHOWN])
+        newest = sorted(matches, key=lambda entry: -entry.written)
         raise SeveralRunsError(
             f"{text}: matches several runs: {names}{more}. Add more of the name. kgqa runs shows how they differ.",
             text,
-            [entry.name for entry in matches if entry.ended] or [matches[0].name],
+            [entry.name for entry in newest if entry.ended] or [newest[0].name],
         )
     return matches[0].folder
 
