@@ -170,7 +170,8 @@ def explain_storage_errors(path: Path, remedy: str = AGAIN) -> Iterator[None]:
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         if error.errno in WRONG_PATH:
-            remedy = "Name another path, or move what is there"
+            is_absent = error.errno == errno.ENOENT
+            remedy = "Name another path" + ("" if is_absent else ", or move what is there")
         remedy = remedy.replace(SPACE, FIXES.get(error.errno or 0, SPACE))
         raise StorageError(f"{path}: {reason}. {remedy}") from error
 
