@@ -28,7 +28,6 @@ from kgqa.experiment.session import Inputs, Session
 from kgqa.kg.exchange import ImportedTriples
 from kgqa.kg.extraction import ExtractedTriples
 from kgqa.retrieval.search import PoolIndex
-from kgqa.runtime.costs import Ledger, total
 from kgqa.runtime.display import QUIET, Display
 from kgqa.runtime.folder import trace_question
 from kgqa.runtime.scheduler import CallRecord
@@ -50,7 +49,7 @@ def replay(folder: Path, display: Display) -> ReplayCache:
         Session(experiment, calls=calls) as session,
         open_index(session, display) if experiment.searches else nullcontext() as index,
     ):
-        replayed, *_ = replay_questions(session, index)
+        replayed = replay_questions(session, index)
     missing = calls.missing
     if missing and not metrics.failed:
         raise DataError(
@@ -66,14 +65,10 @@ def replay(folder: Path, display: Display) -> ReplayCache:
     return calls
 
 
-def replay_questions(
-    session: Session, index: PoolIndex | None
-) -> tuple[list[TracedQuestion], float, float]:
+def replay_questions(session: Session, index: PoolIndex | None) -> list[TracedQuestion]:
     """Run the method, and the judge if there is one, with a session whose call cache is a `ReplayCache`.
 
-    Returns:
-        The questions in the order of the data file, and the seconds of their calls and of the extraction before them,
-        when these were made.
+    Returns the questions in the order of the data file.
     """
     experiment, traced = session.experiment, dict[str, TracedQuestion]()
 
@@ -89,11 +84,10 @@ def replay_questions(
             f"{graphs.store.folder}: graphs of these questions are missing. Run its command again first"
         )
     triples: ExtractedTriples | ImportedTriples | None = None
-    extraction = Ledger()
     if "triples" in experiment.method.uses:
         triples = experiment.triple_file
         if triples is None:
-            triples, extraction = request_triples(
+            triples, _ = request_triples(
                 session, lambda: distinct_passages(experiment.data.questions), QUIET
             )
     with session.runner(Inputs(index, triples, graphs, session.search_program)) as runner:
@@ -104,11 +98,7 @@ def replay_questions(
             score_questions(experiment.data.questions, answers.predictions, experiment.profile),
             QUIET,
         )
-    return (
-        [traced[key] for key in experiment.data.ids],
-        sum(answers.model_seconds),
-        total(extraction.method.values()).usage.seconds,
-    )
+    return [traced[key] for key in experiment.data.ids]
 
 
 @dataclass(frozen=True, eq=False)

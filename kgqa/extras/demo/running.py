@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,19 +13,16 @@ from kgqa.artifacts.trace import TracedQuestion, read_trace
 from kgqa.cache.maintenance import import_calls
 from kgqa.cache.stored import ReplayCache
 from kgqa.config.overrides import format_override, merge_overrides, override_key
-from kgqa.datasets.passages import distinct_passages
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import check
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.identity import hash_programs
-from kgqa.experiment.prepare.triples import request_triples
 from kgqa.experiment.replay import Recorded
 from kgqa.experiment.run import execute
 from kgqa.experiment.session import Session
 from kgqa.extras.demo.recording import CALLS, RENEW, Recording
-from kgqa.runtime.costs import total
 from kgqa.runtime.display import QUIET, Display
 from kgqa.runtime.folder import run_name
 from kgqa.scoring.questions import ScoredQuestion, score_question
@@ -117,7 +114,7 @@ def _run(session: Session, display: Display) -> DemoResult:
         questions=questions,
         scored=scored,
         seconds=cost.method.seconds,
-        triple_seconds=cost.extraction_paid.seconds if cost.extraction_paid else 0.0,
+        triple_seconds=cost.extraction.seconds if cost.extraction else 0.0,
         folder=executed.run.folder,
         failure=executed.failure,
     )
@@ -156,17 +153,6 @@ def replay_demo() -> tuple[Recording, list[DemoResult]]:
         ]
 
 
-def _sum_triple_seconds(session: Session) -> float:
-    """Return the seconds of the extraction when it was recorded. A run has only those of its new calls."""
-    experiment = session.experiment
-    if "triples" not in experiment.method.uses:
-        return 0.0
-    _, extraction = request_triples(
-        session, lambda: distinct_passages(experiment.data.questions), QUIET
-    )
-    return total(extraction.method.values()).usage.seconds
-
-
 def _replay(experiment: Experiment, recording: Recording, folder: Path) -> DemoResult:
     pool, binding = Pool(), experiment.role_nodes[""]
     pool.shared([binding.model, binding.engine], lambda: Recorded(recording.model))
@@ -175,7 +161,7 @@ def _replay(experiment: Experiment, recording: Recording, folder: Path) -> DemoR
         closing(ReplayCache(folder)) as calls,
         _RecordedSession(experiment, pool, calls) as session,
     ):
-        result = replace(_run(session, QUIET), triple_seconds=_sum_triple_seconds(session))
+        result = _run(session, QUIET)
     method = result.method
     answers = {each.question.id: each.prediction.answer for each in result.questions}
     if calls.missing or answers != recording.answers.get(method):
