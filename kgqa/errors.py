@@ -3,7 +3,10 @@
 KgqaError
 ├── UsageError            wrong input or the machine's state: one line, exit code 2
 │   ├── ConfigError       a key, a value or a combination of them
-│   │   └── MissingWeights a model's weights are not on this machine
+│   │   ├── MissingWeights a model's weights are not on this machine
+│   │   ├── SeveralRunsError a word of the command line means several runs
+│   │   └── PromptError   a template is missing, wrong, or cannot be rendered
+│   │       └── UnknownValue it uses a value that the method does not pass
 │   ├── DataError         a data file or an artifact on disk
 │   ├── BudgetSpent       the budget is spent: a sweep skips the rest
 │   └── StorageError      a disk that is full, read-only or broken
