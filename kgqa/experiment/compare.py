@@ -17,7 +17,7 @@ from kgqa.artifacts.sweep import Cell
 from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
-from kgqa.report.columns import SEPARATOR, list_missing
+from kgqa.report.columns import SEPARATOR, group_texts, list_missing
 from kgqa.report.comparison import ComparisonTable
 from kgqa.report.evaluation import CORRECTED_P, comparison_section
 from kgqa.report.names import title_row
@@ -259,12 +259,15 @@ def describe_runs(runs: Runs, names: Mapping[str, str]) -> list[str]:
     """Return a line per run with its letter, its name among these runs and its folder, then warnings about scores."""
     width = max(map(len, names.values()))
     lines = [f"{letter}  {names[letter]:{width}}  {run.name}" for letter, run in runs.items()]
-    warnings: dict[str, list[str]] = {}
-    for letter, run in runs.items():
-        simulated = [MADE_UP] if run.is_simulated else []
-        for text in (*simulated, *find_doubts(Metrics.read(Path(run.name)))):
-            warnings.setdefault(text, []).append(letter)
-    for text, letters in warnings.items():
+    warnings = (
+        (letter, text)
+        for letter, run in runs.items()
+        for text in (
+            *([MADE_UP] if run.is_simulated else []),
+            *find_doubts(Metrics.read(Path(run.name))),
+        )
+    )
+    for text, letters in group_texts(warnings).items():
         which = "" if len(letters) == len(runs) else f" ({', '.join(letters)})"
         lines.append(f"warning: {text}{which}")
     return lines

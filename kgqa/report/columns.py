@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, Metrics
 from kgqa.artifacts.sweep import REPEAT, SET, Cell
 from kgqa.scoring.questions import METRICS, show_score
 from kgqa.util.text import pluralize
 
+T = TypeVar("T")
 # between the settings in the name of a run
 SEPARATOR = " · "
 # keys with values that need no key next to them
@@ -120,12 +122,17 @@ def describe_extraction(rows: Iterable[tuple[str, Metrics]]) -> list[str]:
     return join_names(sentences)
 
 
+def group_texts(texts: Iterable[tuple[T, str]]) -> dict[str, list[T]]:
+    """Return each text once, with what has it: rows, cells or runs."""
+    groups: dict[str, dict[T, None]] = {}
+    for owner, text in texts:
+        groups.setdefault(text, {})[owner] = None
+    return {text: list(owners) for text, owners in groups.items()}
+
+
 def join_names(sentences: Iterable[tuple[str, str]]) -> list[str]:
     """Return each sentence once, after the names of the rows that have it."""
-    names: dict[str, dict[str, None]] = {}
-    for name, sentence in sentences:
-        names.setdefault(sentence, {})[name] = None
-    return [f"{', '.join(each)}: {sentence}" for sentence, each in names.items()]
+    return [f"{', '.join(names)}: {sentence}" for sentence, names in group_texts(sentences).items()]
 
 
 def find_differing(runs: Sequence[Mapping[str, str]]) -> list[str]:

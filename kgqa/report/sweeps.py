@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +18,7 @@ from kgqa.report.columns import (
     columns,
     describe_extraction,
     dollars,
+    group_texts,
     tokens,
 )
 from kgqa.report.page import sections_page
@@ -152,8 +152,8 @@ class SweepReport:
         return self._list_once(find_warnings)
 
     def _list_once(self, list_texts: Callable[[FinishedRun], list[str]]) -> list[str]:
-        groups = _group(
-            (text, cell.cell.number) for cell in self.done for text in list_texts(cell.run)
+        groups = group_texts(
+            (cell.cell.number, text) for cell in self.done for text in list_texts(cell.run)
         )
         return [
             text if len(numbers) == len(self.cells) else f"{text} ({_cells(numbers)})"
@@ -425,16 +425,8 @@ def _read_run(sweep: Path, cell: Cell) -> None:
 def _by_value(values: Sequence[Json]) -> str:
     """Return the values of a setting, each with its cells."""
     texts = (value if isinstance(value, str) else encode_json(value).decode() for value in values)
-    groups = _group((text, number) for number, text in enumerate(texts))
+    groups = group_texts(enumerate(texts))
     return "; ".join(f"{value} ({_cells(cells)})" for value, cells in groups.items())
-
-
-def _group(texts: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """Return the cells of each text."""
-    groups = defaultdict[str, list[int]](list)
-    for text, number in texts:
-        groups[text].append(number)
-    return groups
 
 
 def _cells(numbers: Sequence[int]) -> str:
