@@ -11,6 +11,7 @@ import fnmatch
 import json
 import os
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import asdict, is_dataclass
 from functools import lru_cache
@@ -35,6 +36,8 @@ _SHARED = (
 )  # fmt: skip
 # of fields: their texts change no answer
 _DESCRIPTIONS = ("Setting", "NotIdentity", "AddedLater")
+# two threads that parse at once get a SystemError in Python 3.11.4 to 3.11.8 (python/cpython#106905)
+_parser = threading.Lock()
 
 
 def program_hash(program: object) -> str:
@@ -143,7 +146,8 @@ def _file(name: str, folder: Path) -> Path | None:
 def _parse(file: Path, modified: int) -> ast.Module:  # noqa: ARG001 - a changed file is parsed again
     """Return a module's syntax without docstrings, and without the texts that describe settings."""
     try:
-        tree = ast.parse(file.read_bytes())
+        with _parser:
+            tree = ast.parse(file.read_bytes())
     except SyntaxError as error:
         raise ConfigError(f"{file}:{error.lineno}: {error.msg}") from error
     for node in ast.walk(tree):

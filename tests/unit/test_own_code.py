@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import re
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +25,7 @@ from kgqa.config.settings import read_settings
 from kgqa.config.user_code import find_user_parts, hash_user_code
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, UsageError
-from kgqa.identity.program_code import program_hash
+from kgqa.identity.program_code import program_hash, user_code
 from kgqa.prompting import find_missing_inputs, find_unsent_text, render
 from kgqa.system.models import list_presets
 from kgqa.util.plugins import import_code
@@ -583,3 +587,21 @@ def test_file_that_cannot_be_read_is_no_component() -> None:
     os.mkfifo("pipe.py")
     write("other.py", "class Another(Method):\n    pass\n")
     assert not {"pipe", "other"} & set(groups()["method"])
+
+
+def test_threads_parse_code_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parser of Python 3.11.4 to 3.11.8 fails when two threads use it (python/cpython#106905)."""
+    parse, meeting, met = ast.parse, threading.Barrier(2), list[int]()
+
+    def parse_together(source: bytes) -> ast.Module:
+        with suppress(threading.BrokenBarrierError):
+            met.append(meeting.wait(timeout=0.2))
+        return parse(source)
+
+    for number in range(2):
+        write(f"method_{number}.py", METHOD.format(name="Mine") + f"\n\nDEPTH = {number}")
+    with ThreadPoolExecutor(2) as pool, monkeypatch.context() as patch:
+        patch.setattr(ast, "parse", parse_together)
+        hashes = list(pool.map(user_code, ["method_0", "method_1"]))
+    assert len(set(hashes)) == 2
+    assert not met
