@@ -45,7 +45,7 @@ export HF_HUB_OFFLINE ?= 1
 # With this variable Python would compile kgqa and its libraries again in every process
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo newcomer ask test test-engines test-agents resolve unit check replay docs bench format licences audit update dist clean
+.PHONY: help demo newcomer ask test test-slow test-engines test-agents resolve unit check replay docs bench format licences audit update dist clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -62,14 +62,17 @@ export QUESTION FILES
 ask: $(DONE)-core $(DONE)-$(MODEL) ## set up and ask a question about your own files (QUESTION="…" FILES=notes)
 	@$(BIN)/kgqa ask "$${QUESTION:?set the question: QUESTION=\"…\"}" $${FILES:?name your documents: FILES=FOLDER}
 
-test: $(DONE)-test ## set up and pass the tests that need no torch
+test: $(DONE)-test ## set up and pass the tests that need no torch, but for the slowest
 	@rm -f "$(PASSED)"; status=0; \
 	echo "→ testing without language models, in parallel"; \
-	$(BIN)/python -m pytest $(PARALLEL) -m "not weights" --passed-to="$(PASSED)" --durations=10 || status=1; \
+	$(BIN)/python -m pytest $(PARALLEL) -m "not weights and not slow" --passed-to="$(PASSED)" --durations=10 || status=1; \
 	echo "→ testing with weights"; \
 	$(BIN)/python -m pytest $(WEIGHTS) -m weights --passed-to="$(PASSED)" --durations=5 || status=1; \
-	echo "→ make test-engines runs the tests that need torch, a tracker or vLLM"; \
+	echo "→ make test-slow runs the slowest tests, make test-engines those that need torch, a tracker or vLLM"; \
 	exit $$status
+
+test-slow: $(DONE)-test ## pass the tests that take seconds: pages of the documentation, kills, large files, simulations
+	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not weights" --passed-to="$(PASSED)" --durations=10
 
 test-engines: $(ENGINES)/.done $(VLLM)/.done ## set up torch, trackers and vLLM, and pass the tests that `make test` skipped
 	@status=0; \
@@ -97,7 +100,7 @@ resolve: $(DONE)-test ## check that one environment can hold all extras of a nod
 
 unit: $(DONE)-test ## the unit tests, which need no weights
 	@# one worker per core, because they wait for nothing
-	@$(BIN)/python -m pytest $(PARALLEL) -n $$(getconf _NPROCESSORS_ONLN) tests/unit
+	@$(BIN)/python -m pytest $(PARALLEL) -n $$(getconf _NPROCESSORS_ONLN) -m "not slow" tests/unit
 
 check: $(DONE)-test ## ruff, mypy --strict, import-linter, architecture tests, style, docs
 	@echo "→ ruff" && $(BIN)/ruff check && $(BIN)/ruff format --check

@@ -44,6 +44,7 @@ def measure(scorer: str) -> Callable[[str, Sequence[Sequence[str]]], list[float 
     return values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scorer", DATA["scorers"])
 def test_profile_equals_released_scorer(scorer: str) -> None:
     if scorer == "ircot":

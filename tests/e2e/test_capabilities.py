@@ -76,6 +76,7 @@ def test_every_method_runs_at_every_kind_of_server(method: str, server: str) -> 
         assert not explain_lack(f"method={method}", *SERVERS[server])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_own_passages_need_a_retriever_of_pools(method: str) -> None:
     overrides = (f"method={method}", "engine=scripted", *RETRIEVERS["server of searches"])

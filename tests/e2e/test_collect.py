@@ -160,6 +160,7 @@ BY_MODEL = (
 )
 
 
+@pytest.mark.slow
 def test_labels_of_a_teacher_become_examples(kgqa: Kgqa) -> None:
     words = write_rules(TAUGHT, "teacher.jsonl")
     planned = kgqa(*BY_MODEL, words, "dry_run=true", "engine.rules=null")

@@ -226,6 +226,7 @@ def test_repair_deletes_damaged_rows(kgqa: Kgqa) -> None:
     assert (again.folder / "predictions.jsonl").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_export_replays_elsewhere(
     kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

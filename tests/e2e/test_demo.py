@@ -20,6 +20,7 @@ from tests.e2e.conftest import Kgqa
 SMALL = ("demo", "engine=scripted", "ranker=lexical")  # no weights
 
 
+@pytest.mark.slow
 def test_demo_runs_three_methods_and_shows_a_chain(
     kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,6 +53,7 @@ def test_demo_runs_three_methods_and_shows_a_chain(
     assert again.out.partition("method ")[2] == ran.out.partition("method ")[2]
 
 
+@pytest.mark.slow
 def test_recorded_demo_needs_no_model(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     """If not: commit, then python scripts/record_demo.py."""
 

@@ -95,6 +95,7 @@ def test_flips_of_many_pairs_need_all(kgqa: Kgqa) -> None:
     assert "Flipped between A and B: 1" in kgqa("compare", runs[0], str(third)).out
 
 
+@pytest.mark.slow
 def test_verdicts_of_one_judge_are_compared(kgqa: Kgqa) -> None:
     judged = "judge=three_way"
     first, second = answered(kgqa, "a", judged), answered(kgqa, "b", "seed=1", judged)
@@ -207,6 +208,7 @@ def test_run_without_answers_is_not_evaluated(kgqa: Kgqa) -> None:
     refused(kgqa("evaluate", str(folder)), "only retrieved passages")
 
 
+@pytest.mark.slow
 def test_a_run_is_judged_after_it_has_answered(kgqa: Kgqa) -> None:
     folder = answered(kgqa, "judged", "judge=three_way")
     assert verdicts(folder) == dict(zip(IDS, ["incorrect", None, "correct"], strict=True))
@@ -226,6 +228,7 @@ def test_a_run_is_judged_after_it_has_answered(kgqa: Kgqa) -> None:
     assert metrics["judge"]["models"] == {"judge": "qwen2_5_coder_1_5b@scripted"}
 
 
+@pytest.mark.slow
 def test_a_judge_that_dies_takes_no_report_along(kgqa: Kgqa) -> None:
     pytest.importorskip("aiohttp")
     server = Misbehaving(always=refuse(503))  # it lists its models
@@ -568,6 +571,7 @@ def test_blanks_of_ids_are_escaped_for_trec() -> None:
     assert trec_column("a%20b") != trec_column("a b")
 
 
+@pytest.mark.slow
 def test_otlp_has_one_trace_per_question(kgqa: Kgqa) -> None:
     folder = exported(kgqa, "otlp", "method=trace", "judge=three_way")
     traced = {question.question.id: question for question in read_trace(Path("one"))}

@@ -186,6 +186,7 @@ def test_unreadable_replies_are_counted(kgqa: Kgqa) -> None:
     assert retriever["unreadable"] == retriever["without_triples"] == 1
 
 
+@pytest.mark.slow
 def test_triples_are_extracted_when_the_index_is_built(kgqa: Kgqa) -> None:
     rules = write_rules(
         [("subject, relation and object", {"triples": [["it", "is in", "Pellery"]]})]

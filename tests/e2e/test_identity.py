@@ -84,6 +84,7 @@ def role_and_judge(**edited: Any) -> tuple[Any, str]:
         return identify_run(experiment), identify_judge(session)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("key", EDITS)
 def test_edited_preset_of_role_or_judge_is_another(key: str) -> None:
@@ -92,6 +93,7 @@ def test_edited_preset_of_role_or_judge_is_another(key: str) -> None:
     assert (first[0] != second[0], first[1] != second[1]) == (True, True)
 
 
+@pytest.mark.slow
 def test_edited_rules_and_judges_run_again(kgqa: Kgqa) -> None:
     first = answered(kgqa)
     judge = write_rules([("Compare", {"verdict": "correct"}), (".", "Other")])

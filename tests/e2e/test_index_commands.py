@@ -105,6 +105,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]
     started.stop()
 
 
+@pytest.mark.slow
 def test_server_that_stops_in_a_run_loses_no_question(
     kgqa: Kgqa, server: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +146,7 @@ def export_triples(kgqa: Kgqa) -> None:
     assert (ran.code, ran.out) == (0, "mine.jsonl\n"), ran.err
 
 
+@pytest.mark.slow
 def test_exported_triples_give_the_same_predictions(kgqa: Kgqa) -> None:
     export_triples(kgqa)
     trace = ("run", "method=trace", "limit=3", *DEMO)
@@ -160,6 +162,7 @@ def test_exported_triples_give_the_same_predictions(kgqa: Kgqa) -> None:
     assert changed.json("identity.json")["kg"] != imported.json("identity.json")["kg"]
 
 
+@pytest.mark.slow
 def test_missing_passages_are_reported_or_refused(kgqa: Kgqa) -> None:
     export_triples(kgqa)
     trace = ("run", "method=trace", "limit=4", *DEMO, *MINE)
@@ -231,6 +234,7 @@ def build(kgqa: Kgqa, *arguments: str) -> tuple[list[str], str]:
 COUNTED = "kg.max_prompt_tokens=1000"
 
 
+@pytest.mark.slow
 def test_a_killed_build_resumes_to_the_same_triples(kgqa: Kgqa, tmp_path: Path) -> None:
     figures, triples = build(kgqa, "--corpus", "max_parallel_questions=3", COUNTED)
     assert len(triples.splitlines()) == PASSAGES
@@ -241,6 +245,7 @@ def test_a_killed_build_resumes_to_the_same_triples(kgqa: Kgqa, tmp_path: Path) 
     assert replies_kept(tmp_path) == CALLS * PASSAGES > calls
 
 
+@pytest.mark.slow
 def test_questions_build_the_triples_of_the_corpus(kgqa: Kgqa) -> None:
     _, triples = build(kgqa, "--corpus", COUNTED)
     shutil.rmtree("outputs")

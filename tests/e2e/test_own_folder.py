@@ -31,6 +31,7 @@ def run_here(kgqa: Kgqa) -> Iterator[Run]:
     sys.modules.pop("mine", None)
 
 
+@pytest.mark.slow
 def test_what_kgqa_new_writes_runs_and_passes_its_test(kgqa: Run, tmp_path: Path) -> None:
     for group in ("method", "dataset", "retriever"):
         command = FIRST_RUNS[group].format(name=f"own_{group}")
@@ -59,6 +60,7 @@ def test_what_kgqa_new_writes_runs_and_passes_its_test(kgqa: Run, tmp_path: Path
     assert ended.returncode == 0, ended.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "choices", ["method=compared_method", "method=retrieve_read retriever=compared_retriever"]
 )
@@ -145,6 +147,7 @@ def test_first_failure_of_each_kind_shows_own_lines(kgqa: Run, tmp_path: Path) -
     assert "Is `await` missing before Search(…)?" in ran[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong", "line", "message"),
     [
@@ -284,6 +287,7 @@ def test_wrong_file_of_a_metric_is_named(
     assert message in kgqa("run method=golden dataset=demo engine=scripted limit=3")
 
 
+@pytest.mark.slow
 def test_own_judge_runs(kgqa: Run, tmp_path: Path) -> None:
     command = FIRST_RUNS["judge"].format(name="strict")
     created = kgqa("new judge strict")

@@ -26,6 +26,7 @@ SOME = (
 )
 
 
+@pytest.mark.slow
 def test_table_has_published_values_and_differences(kgqa: Kgqa) -> None:
     ran = kgqa(*SOME, "limit=2")
     table = ran.json("table.json")
@@ -109,6 +110,7 @@ def test_failed_cell_stops_no_other_and_is_reported(kgqa: Kgqa) -> None:
     refused(kgqa(*SOME, "limit=2", "run_name=mine"), "Set another run_name=")
 
 
+@pytest.mark.slow
 def test_a_mean_row_is_ours_where_all_its_rows_are(kgqa: Kgqa) -> None:
     words = ("dataset=demo", "model=smollm2_135m", "judge=null", "limit=1")
     ran = kgqa("reproduce", "safe/table3", *words, "only=No Feedback*", *QUICK)
@@ -163,6 +165,7 @@ CELL = (
 PAPER = (*CELL, "model=smollm2_135m", "protocol=paper", "protocol.dev=3", "protocol.test=4")
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_tuned_on_dev_and_resumed(
     kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +202,7 @@ def test_hyperparameters_are_tuned_on_dev_and_resumed(
     assert [file.stat().st_mtime_ns for file in finished[1:]] == times[1:]
 
 
+@pytest.mark.slow
 def test_plan_of_a_protocol_counts_calls_first(kgqa: Kgqa) -> None:
     paper = kgqa(*PAPER, "--plan")
     assert paper.code == 0
@@ -238,6 +242,7 @@ GIVEN = ("run", "dataset=demo", "model=smollm2_135m", *QUICK)
 TOKENS = PublishedMetric("", "context_tokens", "tokens", "")
 
 
+@pytest.mark.slow
 def test_means_have_bootstrap_intervals(kgqa: Kgqa) -> None:
     trace, bare = (kgqa(*GIVEN, f"method={method}").folder for method in ("trace", "no_context"))
     metrics = Metrics.read(trace).json()

@@ -105,6 +105,7 @@ def test_triples_are_built_ahead_and_read_offline(kgqa: Kgqa) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "keys", [("method=trace", "limit=3"), ("method=verify",)], ids=["trace", "verify"]
 )

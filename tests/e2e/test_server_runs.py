@@ -70,6 +70,7 @@ def everything_written(folder: Path) -> bytes:
     return content
 
 
+@pytest.mark.slow
 def test_run_stops_with_its_server_and_resumes(
     server: Misbehaving, kgqa: Kgqa, tmp_path: Path
 ) -> None:
@@ -235,6 +236,7 @@ def test_specified_finished_run_needs_no_server(server: Misbehaving, kgqa: Kgqa)
     assert "has not answered any call for 1 s" in more.err
 
 
+@pytest.mark.slow
 def test_killed_run_is_shown_as_stopped_until_resumed(
     kgqa: Kgqa, server: Misbehaving, tmp_path: Path
 ) -> None:
@@ -291,6 +293,7 @@ def test_answer_is_scored_and_reasoning_is_shown(kgqa: Kgqa, server: Misbehaving
     assert again["method"] == cost
 
 
+@pytest.mark.slow
 def test_two_processes_pay_each_call_once(server: Misbehaving, kgqa: Kgqa, tmp_path: Path) -> None:
     """With a server that says another thing each time it is called."""
     numbers = count(1)

@@ -112,6 +112,7 @@ def shell(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     vllm.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", HERE, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_run_in_their_order(
     page: Path, shell: Shell, search_server: StandIn
@@ -146,6 +147,7 @@ def without_seconds(lines: list[str]) -> list[str]:
     return [re.sub(r"\b[\d.]+ s\b", "… s", line) for line in lines if line]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::ResourceWarning"
 )  # of the kernel's own sockets

@@ -29,6 +29,7 @@ def edit_config(folder: Path, **nodes: Any) -> None:
     file.write_text(yaml.safe_dump(config), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_run_folder_cannot_call_a_function(kgqa: Kgqa) -> None:
     folder = answered(kgqa, "a", "judge=three_way")
     other = str(answered(kgqa, "b"))

@@ -91,6 +91,7 @@ def test_every_combination_runs_and_is_reported(kgqa: Kgqa) -> None:
     )
 
 
+@pytest.mark.slow
 def test_repeats_are_one_row_with_their_spread(kgqa: Kgqa) -> None:
     ran = kgqa(
         "run",
@@ -166,6 +167,7 @@ def test_repeats_without_minus_m_reuse_the_plain_run(kgqa: Kgqa) -> None:
     )
 
 
+@pytest.mark.slow
 def test_finished_cells_run_again_after_a_code_change(
     kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +224,7 @@ def test_fewer_answers_replace_no_more_that_came_later(kgqa: Kgqa) -> None:
     assert len(four.text("predictions.jsonl").splitlines()) == 4
 
 
+@pytest.mark.slow
 def test_sweeps_and_single_runs_share_folders(kgqa: Kgqa) -> None:
     single = kgqa("run", "method=golden", "limit=2", *QUICK)
     first = kgqa(*TWO)
@@ -247,6 +250,7 @@ def extended_sweep(kgqa: Kgqa) -> str:
     return "two"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["compare", "plan", "report --table paper"])
 def test_changed_cell_names_the_command_that_repairs(
     kgqa: Kgqa, extended_sweep: str, command: str
@@ -270,6 +274,7 @@ def test_sampled_seeds_explain_separate_tables(kgqa: Kgqa) -> None:
     assert output.count("repeats=3 runs the same questions with several seeds") == 1
 
 
+@pytest.mark.slow
 def test_plan_names_the_questions_it_uses(kgqa: Kgqa, extended_sweep: str) -> None:
     note = "The runs have different questions. The plan uses the 2 that all have."
     assert note in kgqa("plan", extended_sweep).out
@@ -301,6 +306,7 @@ def test_cells_run_their_frozen_configuration(kgqa: Kgqa) -> None:
     assert "max_answer_tokens: 7" in (cell.run / "config.yaml").read_text()
 
 
+@pytest.mark.slow
 def test_judge_judges_every_cell(kgqa: Kgqa) -> None:
     judged = (write_rules([("Compare an answer", {"verdict": "correct"})]), "judge=three_way")
     ran = kgqa(*TWO, *judged)
@@ -317,6 +323,7 @@ def planned_calls(out: str) -> tuple[int, int]:
     return int(calls.replace(",", "")), int(new.replace(",", ""))
 
 
+@pytest.mark.slow
 def test_dry_run_counts_every_cell_and_calls_nothing(kgqa: Kgqa, tmp_path: Path) -> None:
     """Calls that cells share are counted once: both read the triples of 12 passages."""
     pair = ["run", "-m", "method=trace", "method.beam=5,6", "limit=2", *QUICK]
@@ -359,6 +366,7 @@ def test_launcher_is_not_started_for_finished_cells(
     assert launched == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("hydra_plugins") is None, reason="needs kgqa[joblib]")
 def test_joblib_runs_cells_in_separate_processes(kgqa: Kgqa, tmp_path: Path) -> None:
     # a model of a role is composed again in the job
@@ -379,6 +387,7 @@ def test_joblib_runs_cells_in_separate_processes(kgqa: Kgqa, tmp_path: Path) -> 
     }  # within the sweep's folder
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_sweep_with_130_and_saves_cells(kgqa: Kgqa, tmp_path: Path) -> None:
     slow = [
         "run",
@@ -441,6 +450,7 @@ def test_failed_cell_stops_no_other_and_is_named(
     assert "in stumbles" in (ran.folder / "cells/000.log").read_text()
 
 
+@pytest.mark.slow
 def test_failed_questions_of_a_cell_are_tried_again(
     kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -475,6 +485,7 @@ def test_paid_calls_before_an_engine_crashed_count(
     assert "the budget is spent: budget=1tokens" in ran.out
 
 
+@pytest.mark.slow
 def test_next_command_continues_after_the_budget(kgqa: Kgqa) -> None:
     five = ["run", "-m", "method=no_context", "seed=range(0,5)", "limit=2", *QUICK]
     ran = kgqa(*five, "budget=1tokens")
@@ -503,6 +514,7 @@ def test_pipe_as_a_log_of_a_cell_fails_only_the_cell(kgqa: Kgqa) -> None:
     assert "cells/000.log" in ran.out
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
 def test_unfinished_cells_are_completed(kgqa: Kgqa) -> None:
     """Without its settings, without a process, and with a log on a full disk."""
@@ -562,6 +574,7 @@ def test_full_disk_behind_all_output_is_an_exit_code(tmp_path: Path) -> None:
     assert ended(("show", "nothing"), "> /dev/full 2> /dev/full", tmp_path) == (2, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("redirected", ["| true", ">&- 2>&-"])
 def test_sweep_finishes_after_its_output_is_closed(redirected: str, tmp_path: Path) -> None:
     """A closed stream's number goes to no file, into which others would print."""
@@ -613,6 +626,7 @@ def run_with(overrides: Sequence[str], pool: Pool | None = None) -> Executed:
         return execute(session, QUIET)
 
 
+@pytest.mark.slow
 def test_runs_and_stages_of_a_pool_share_one_engine(kgqa: Kgqa, events: Counter[str]) -> None:
     with closing(Pool()) as pool:
         runs = [
@@ -721,6 +735,7 @@ def test_costs_without_extraction_are_below_their_table(kgqa: Kgqa) -> None:
     assert [number - 2 for number in notes] == tables
 
 
+@pytest.mark.slow
 def test_sweep_is_planned_and_named_for_one_run(kgqa: Kgqa) -> None:
     sweep = kgqa(*TWO).folder
     planned = kgqa("plan", str(sweep))

@@ -21,6 +21,7 @@ def record(ran: Ran) -> Any:
     return json.loads(ran.folder.read_text())
 
 
+@pytest.mark.slow
 def test_best_on_dev_runs_on_other_questions(kgqa: Kgqa) -> None:
     command = [*IRCOT, "tune.metric=support_recall", "tune.dev=3", "tune.test=4"]
     saved = record(kgqa(*command))
@@ -48,12 +49,14 @@ def test_equal_scores_and_made_up_replies_are_named(kgqa: Kgqa) -> None:
     assert "method.passages_per_step=1 (chosen)" in words
 
 
+@pytest.mark.slow
 def test_tables_have_the_label_of_the_score(kgqa: Kgqa) -> None:
     ran = kgqa(*IRCOT, "tune.metric=support_recall", "tune.dev=2", "tune.test=2")
     assert "support recall chosen on dev, measured on test" in ran.out
     assert "support_recall" not in ran.out
 
 
+@pytest.mark.slow
 def test_sets_of_examples_give_mean_and_deviation(kgqa: Kgqa) -> None:
     ran = kgqa(*IRCOT, "tune.metric=support_recall", "tune.dev=2", "tune.test=3", "tune.sets=1,2,3")
     result = record(ran)
@@ -66,6 +69,7 @@ def test_sets_of_examples_give_mean_and_deviation(kgqa: Kgqa) -> None:
     assert "mean ± standard deviation" in ran.out
 
 
+@pytest.mark.slow
 def test_dev_has_its_own_file_and_metrics_own_records(kgqa: Kgqa) -> None:
     lines = DEMO.read_text().splitlines()
     for name, some in (("whole", lines), ("rest", lines[3:]), ("first", lines[:3])):
@@ -83,6 +87,7 @@ def test_dev_has_its_own_file_and_metrics_own_records(kgqa: Kgqa) -> None:
     assert "tune.name=" in other.err
 
 
+@pytest.mark.slow
 def test_failed_cell_on_dev_is_in_the_exit_code(
     kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +117,7 @@ SEARCH = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("optuna") is None, reason="needs kgqa[optuna]")
 def test_optuna_proposes_cells_and_resumes(kgqa: Kgqa) -> None:
     ran = kgqa(*SEARCH)

@@ -266,6 +266,7 @@ def test_method_with_one_step_is_one_batch(server: Server, method: tuple[str, ..
     assert (len(state.batches), len(state.paid)) == (1, 36)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("empty_folder")
 def test_judge_calls_are_in_batches(server: Server) -> None:
     address, state = server
@@ -296,6 +297,7 @@ def test_cost_is_half_the_price(server: Server) -> None:
     assert cost.method.usd == pytest.approx(full / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("empty_folder")
 def test_killed_run_pays_nothing_twice(server: Server) -> None:
     address, state = server

@@ -93,6 +93,7 @@ def test_damaged_questions(change: tuple[float, bytes, int]) -> None:
         )
 
 
+@pytest.mark.slow
 @FUZZ
 @given(change=DAMAGE)
 def test_damaged_yaml(change: tuple[float, bytes, int]) -> None:
@@ -121,6 +122,7 @@ def test_damaged_run_folder(finished: Path, change: tuple[float, bytes, int], na
         check_message(run_kgqa("report", "run"))
 
 
+@pytest.mark.slow
 @FUZZ
 @given(change=DAMAGE)
 def test_damaged_cache_never_changes_predictions(

@@ -265,6 +265,7 @@ LARGE: dict[str, tuple[str, str, bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reader", "end", "part"), LARGE.values(), ids=LARGE)
 def test_large_files_need_less_than_1_gib(
     reader: str, end: str, part: bytes, tmp_path: Path
@@ -300,6 +301,7 @@ def test_values_at_the_limit_need_less_than_1_gib(tmp_path: Path) -> None:
     assert int(peak) < 1024
 
 
+@pytest.mark.slow
 def test_message_of_a_refused_file_has_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "deep.json").write_text("[" * 50_000)
     with pytest.raises(

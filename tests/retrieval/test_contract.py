@@ -26,6 +26,7 @@ QUERY = "Which railway carried slate to the harbour of Ostrand?"
 WANTED = next(place for place, passage in enumerate(PASSAGES) if passage.title == "Ostrand railway")
 
 
+@pytest.mark.slow
 def test_results_have_a_fixed_order(retriever: Retriever, case: str, tmp_path: Path) -> None:
     """One index serves all of these, because a dense one takes a while to build."""
     finder = built(retriever, PASSAGES, tmp_path / "index")

@@ -282,6 +282,7 @@ class Served(Words):
     can_change: ClassVar[bool] = True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [HippoRag, HippoRag1])
 def test_another_process_opens_the_index_of_a_server(
     hipporag: HippoRag, tmp_path: Path, kind: type[TripleRetriever]

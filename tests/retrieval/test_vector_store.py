@@ -68,6 +68,7 @@ def test_only_new_passages_are_encoded(tmp_path: Path) -> None:
     assert files == build(dense(Words()), CORPUS, tmp_path / "once", None)
 
 
+@pytest.mark.slow
 def test_a_graph_encodes_only_new_texts(tmp_path: Path) -> None:
     make, store = hipporag(tmp_path), tmp_path / "vectors"
     build(make(), OLD, tmp_path / "old", store)

@@ -133,6 +133,7 @@ MISBEHAVIOR: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("script", "problem"), MISBEHAVIOR.values(), ids=MISBEHAVIOR)
 def test_agent_that_misbehaves_fails_its_question_only(script: str, problem: str) -> None:
     guarded = (

@@ -31,6 +31,7 @@ def page_row(run: kgqa.Run) -> Row:
     return row
 
 
+@pytest.mark.slow
 def test_agent_is_tested_against_trace(agent: kgqa.Run) -> None:
     trace = kgqa.run(method="trace", dataset="demo", engine="scripted", limit=3, display=QUIET)
     comparison = agent.compare(trace)

@@ -105,6 +105,7 @@ def wait_for_calls(running: subprocess.Popen[bytes], lines: int) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", AGENTS)
 def test_no_answered_call_is_repeated_after_kills(kind: str, own_folder: Path) -> None:
     if kind == "mcp":

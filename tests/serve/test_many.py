@@ -33,6 +33,7 @@ def answer_together(question: str, tools: Any) -> str:
     return str(results[0]["title"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_folder")
 def test_two_hundred_sessions_hold() -> None:
     dataset: list[dict[str, Json]] = [

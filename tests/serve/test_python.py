@@ -113,6 +113,7 @@ def test_run_is_named_after_the_function() -> None:
     assert run(search_once).folder.parts[1:3] == ("given", "search_once")
 
 
+@pytest.mark.slow
 def test_same_function_is_the_same_run() -> None:
     assert run(search_once).folder == run(search_once).folder
 
@@ -165,6 +166,7 @@ def test_values_from_outside_are_part_of_the_run(make: Any, values: Any) -> None
     assert again.folder == first.folder
 
 
+@pytest.mark.slow
 def test_imported_code_is_part_of_the_run(tmp_path: Path) -> None:
     """In a process of its own, as a script."""
     (tmp_path / "script.py").write_text(

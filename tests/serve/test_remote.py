@@ -46,6 +46,7 @@ def open_server(*words: str) -> Iterator[str]:
     assert running.returncode == 0
 
 
+@pytest.mark.slow
 def test_remote_finds_what_its_server_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     local = retrieve(retriever="bm25")
@@ -57,6 +58,7 @@ def test_remote_finds_what_its_server_finds(monkeypatch: pytest.MonkeyPatch) -> 
     assert remote.metrics.retrieval == local.metrics.retrieval
 
 
+@pytest.mark.slow
 def test_run_is_named_after_the_index_of_a_kgqa_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     folders = []

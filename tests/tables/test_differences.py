@@ -75,6 +75,7 @@ def listed(table_id: str, cell: PublishedCell, *words: str) -> list[tuple[str, s
     return list_setting_differences(load_table(table_id), [planned], words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table_id", table_ids())
 def test_every_choice_is_the_papers_or_a_difference(table_id: str) -> None:
     table = load_table(table_id)
@@ -282,6 +283,7 @@ def test_cells_with_equal_settings_are_the_papers() -> None:
     assert trained["+ Noise, Qwen 3 8B"] == {"roles.feedback": "safe_evaluator_noise"}
 
 
+@pytest.mark.slow
 def test_shared_examples_have_no_distractors() -> None:
     table = choose_footing(load_table("knowtrace/table1"), "shared")
     cells = [cell for cell in table.cells if cell.column == "2Wiki"]

@@ -68,6 +68,7 @@ def test_every_published_table_is_complete(table_id: str) -> None:
     assert {row for cell in cells for row in cell.mean_of} <= set(table.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table_id", table_ids())
 def test_every_runnable_cell_composes_and_builds(table_id: str) -> None:
     table = load_table(table_id)
@@ -640,6 +641,7 @@ def test_cell_outside_the_protocol_is_a_failed_result() -> None:
     assert "tune.dev=100: only 36 questions" in str(result.error)
 
 
+@pytest.mark.slow
 def test_cells_of_a_protocol_have_the_same_questions() -> None:
     rules = protocol("ircot/table4")
     few = [{key: values[:2] for key, values in entry.among.items()} for entry in rules.tune]

@@ -213,6 +213,7 @@ def test_a_mistake_is_an_error_of_one_line(wrong: Callable[[], object], message:
     assert message in refusal(wrong)
 
 
+@pytest.mark.slow
 def test_importing_it_imports_nothing_else() -> None:
     script = "import kgqa, sys; assert not {'hydra', 'rich', 'numpy', 'pydantic'} & set(sys.modules); kgqa.run"
     subprocess.run([sys.executable, "-c", script], check=True)

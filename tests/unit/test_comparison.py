@@ -254,6 +254,7 @@ def test_all_pairs_of_runs_are_compared_and_corrected() -> None:
     assert shares.deviation == pytest.approx(moved.std(ddof=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graded", [False, True], ids=["right or wrong", "F1"])
 def test_equal_methods_are_rarely_different(graded: bool) -> None:
     """Holm's correction covers all pairs of three methods, which share the difficulty of the questions."""

@@ -154,6 +154,7 @@ def test_interval_by_rates_covers(name: str, count: int, most: float) -> None:
     assert 0.93 <= covered / STUDIES <= most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["strict", "good", "lenient", "few right", "few wrong"])
 def test_kappa_interval_covers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # a fifth of the samples moves the ends by less than a hundredth

@@ -59,6 +59,7 @@ def test_values_that_are_no_shares_are_rejected(shares: list[float]) -> None:
         share_interval(shares)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [80, 200])
 @pytest.mark.parametrize(
     ("values", "chances"),
@@ -83,6 +84,7 @@ def sample_f1(
     return np.where(kind < zeros, 0.0, np.where(kind < zeros + ones, 1.0, between))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [80, 200])
 @pytest.mark.parametrize(
     ("zeros", "ones"), [(0.5, 0.3), (0.3, 0.5), (0.8, 0.1), (0.95, 0.02), (0.02, 0.95)]
@@ -94,6 +96,7 @@ def test_means_of_f1_are_covered(n: int, zeros: float, ones: float) -> None:
     assert 0.93 <= np.mean(covered) <= 0.97
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [80, 200])
 @pytest.mark.parametrize(
     ("equal", "shift"), [(0.5, 0.0), (0.5, 0.3), (0.8, 0.0), (0.8, 0.3), (0.9, 0.3)]

@@ -110,6 +110,7 @@ def test_deep_nesting_is_rejected(decode: Callable[[str], object], text: str) ->
         decode(text)
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists
@@ -148,6 +149,7 @@ TOO_LONG: dict[str, tuple[bytes, Callable[[Path], object]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("start", "read"), TOO_LONG.values(), ids=TOO_LONG)
 def test_line_without_end_is_one_error(
     start: bytes, read: Callable[[Path], object], tmp_path: Path

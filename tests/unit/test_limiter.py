@@ -239,6 +239,7 @@ def served(
     return server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("slots", "questions", "efficiency"),
     [(8, 100, 0.97), (32, 200, 0.95), (256, 400, 0.61), (1024, 1600, 0.73)],
@@ -251,6 +252,7 @@ def test_unknown_server_gets_all_calls(
     assert server.limiter.limit <= max(2 * INITIAL_LIMIT, 8 * slots)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("slots", "questions", "share"), [(256, 400, 0.96), (1024, 1600, 0.92)], ids=["256", "1,024"]
 )

@@ -314,6 +314,7 @@ print(int(status.partition("VmHWM:")[2].split()[0]) // 1024)
 """
 
 
+@pytest.mark.slow
 def test_long_answer_needs_little_memory() -> None:
     """A list of its 1.6 million words alone has 100 MB."""
     command = [sys.executable, "-c", MEASURE]

@@ -263,6 +263,7 @@ def test_score_of_repeats_needs_all_of_them(
     assert len(repeated.by_repeat("em")) == (0 if lacks else 2)
 
 
+@pytest.mark.slow
 def test_equal_methods_rarely_get_a_dagger() -> None:
     generator, tables, marked = np.random.default_rng(57), 200, 0
     for _ in range(tables):

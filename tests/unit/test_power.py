@@ -65,6 +65,7 @@ def test_power_of_graded_scores_is_approximate() -> None:
     assert find_detectable_points(measured, needed) == pytest.approx(5, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [20, 40, 80])
 @pytest.mark.parametrize("discordant", [0.02, 0.05, 0.15, 0.3, 0.5])
 def test_cautious_number_is_mostly_enough(n: int, discordant: float) -> None:

@@ -48,6 +48,7 @@ NOT_RUN = {
 }
 
 
+@pytest.mark.slow
 def test_shown_keys_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check commands that test_shown_commands.py does not run, or runs with a scripted engine."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
@@ -94,6 +95,7 @@ def test_parts_of_the_own_code_page_run(tmp_path: Path, monkeypatch: pytest.Monk
     assert metrics["judge"]["verdicts"] == {"correct": 0, "incorrect": 1, "not_attempted": 0}
 
 
+@pytest.mark.slow
 def test_the_python_that_the_tutorial_shows_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ def sample_runs(
     return [shares_of(*map(float, row)) for row in rights]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("runs", "questions", "mean", "between"),
     [
@@ -57,6 +58,7 @@ def test_interval_of_repeats_covers(runs: int, questions: int, mean: float, betw
     assert 0.93 <= covered / STUDIES <= 0.98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("runs", "between"),
     [

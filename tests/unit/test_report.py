@@ -480,6 +480,7 @@ def test_csv_marks_formulas_as_text() -> None:
         assert quote_formula(value) is value
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="'=+-@\t\ra1. ", max_size=6) | st.text())
 def test_a_text_is_read_back_from_csv_as_it_was(text: str) -> None:
     (row,) = csv.reader(io.StringIO(csv_text([[text, "end"]]), newline=""))

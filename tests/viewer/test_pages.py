@@ -109,6 +109,7 @@ def test_texts_bars_and_points_of_runs() -> None:
     )
 
 
+@pytest.mark.slow
 def test_table_shows_figures_settings_and_the_sweep(viewing: Viewing, keys: dict[str, str]) -> None:
     page = viewing.get("/")
     assert len(keys_of(page)) == 6
