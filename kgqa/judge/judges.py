@@ -52,11 +52,14 @@ class Form:
         verdict: Json = reply
         if self.key is not None and "{" in reply:
             verdict = (read_object(reply) or {}).get(self.key)
-        return (
-            self.vocabulary.get(re.sub(r"[\W_]+", "", verdict.casefold()))
-            if isinstance(verdict, str)
-            else None
-        )
+        if not isinstance(verdict, str):
+            return None
+        labels = {_letters(word): label for word, label in self.vocabulary.items()}
+        return labels.get(_letters(verdict))
+
+
+def _letters(word: str) -> str:
+    return re.sub(r"[\W_]+", "", word.casefold())
 
 
 FORMS: Mapping[str, Form] = {
@@ -66,7 +69,7 @@ FORMS: Mapping[str, Form] = {
         object_schema(
             verdict={"type": "string", "enum": ["correct", "incorrect", "not_attempted"]}
         ),
-        {"correct": "correct", "incorrect": "incorrect", "notattempted": "not_attempted"},
+        {"correct": "correct", "incorrect": "incorrect", "not_attempted": "not_attempted"},
     ),
     # KGP, Listing 5: one digit, without a schema, because some engines accept only schemas of objects
     "kgp": Form("judge/kgp", None, None, {"1": "correct", "0": "incorrect"}),
@@ -86,7 +89,7 @@ FORMS: Mapping[str, Form] = {
         object_schema(
             verdict={"type": "string", "enum": ["supported", "unsupported", "not_attempted"]}
         ),
-        {"supported": "correct", "unsupported": "incorrect", "notattempted": "not_attempted"},
+        {"supported": "correct", "unsupported": "incorrect", "not_attempted": "not_attempted"},
         sees_passages=True,
     ),
 }

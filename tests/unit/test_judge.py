@@ -102,7 +102,7 @@ def test_unreadable_reply_is_repeated_once(form: str) -> None:
 
 LONG_REASON = (
     f"reply '{'x' * 80}… (19 more characters)' is not in its vocabulary "
-    "correct, incorrect, notattempted"
+    "correct, incorrect, not_attempted"
 )
 
 
