@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kgqa.artifacts.examples import TrainedWith, id_hash, text_hash, training_of
 from kgqa.artifacts.run import SCRIPTED, SCRIPTED_TARGET, SMALL_MODEL
+from kgqa.cache.stored import StoredCalls
 from kgqa.config.files import flatten
 from kgqa.config.overrides import override_group, parse_override
 from kgqa.config.scaffolding import find_unused_templates
@@ -81,8 +82,8 @@ def check(session: Session) -> Leaks:
 
 
 def _check_templates(session: Session) -> None:
-    """Raise PromptError if the method's prompts of the user are invalid."""
-    if prompt_folders()[0].is_dir():
+    """Raise PromptError if the method's prompts of the user are invalid. A replay makes no calls to try them with."""
+    if prompt_folders()[0].is_dir() and not isinstance(session.cache, StoredCalls):
         # slow to import, and only for the user's prompts
         from kgqa.experiment.dry_run import check_templates
 

@@ -90,3 +90,13 @@ def test_recorded_demo_needs_no_model(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatc
         DataError, match=r"calls of trace are missing\)\. .*python scripts/record_demo\.py"
     ):
         replay_demo()
+
+
+def test_recorded_demo_with_an_own_prompt(kgqa: Kgqa) -> None:
+    kgqa("new", "prompt", "reader/answer")
+    assert kgqa("demo", "--recorded").code == 0
+    prompt = Path("prompts/reader/answer.j2")
+    prompt.write_text(prompt.read_text("utf-8").replace("nswer", "nswer in short"), "utf-8")
+    changed = kgqa("demo", "--recorded")
+    assert changed.code == 2
+    assert "Your own prompts/ has other prompts. Run it in another folder" in changed.err

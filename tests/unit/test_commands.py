@@ -222,7 +222,7 @@ def test_long_values_and_folders_named_like_keys(
         pytest.param(
             "ask Who built the mill? docs", "Who built: put the question in quotes", id="ask"
         ),
-        pytest.param("ask Who? nofolder/", "nofolder: no such file or folder", id="ask nothing"),
+        pytest.param("ask Who? nofolder", "nofolder: no such file or folder", id="ask nothing"),
         pytest.param(
             "cache prune --older-than 1week",
             "--older-than: 1week: must be a number of days, such as 7",

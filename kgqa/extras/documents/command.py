@@ -26,7 +26,8 @@ def ask(args: Namespace, terminal: Terminal) -> int:
     sources = [Path(each).expanduser() for each in args.positionals[1:]]
     # of a question without quotes, the other words are no paths
     has_path = any(each in args.positionals[1] for each in "/.\\")
-    if " " not in question and not sources[0].exists() and not has_path:
+    is_word = " " not in question and not question.endswith("?")
+    if is_word and not sources[0].exists() and not has_path:
         raise ConfigError(
             f"{question} {args.positionals[1]}: put the question in quotes: {EXAMPLE}"
         )
