@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kgqa.artifacts.evaluation import EVALUATION, Consistency, Evaluation, has_evaluation
-from kgqa.artifacts.metrics import METRICS, LabelAgreement, Metrics
+from kgqa.artifacts.metrics import METRICS, JudgeMetrics, LabelAgreement, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS, Prediction, run_predictions
 from kgqa.artifacts.run import IDENTITY, MADE_UP, SCRIPTED_TARGET, SWEEP
 from kgqa.artifacts.schema import as_json
@@ -34,6 +34,7 @@ from kgqa.report.run_report import agreement_section
 from kgqa.report.section import Section, markdown
 from kgqa.report.warnings import (
     find_bad_inputs,
+    find_missing_verdicts,
     find_undefined_metrics,
     find_worthless_answers,
 )
@@ -257,7 +258,7 @@ def evaluate(
         _judge(request, answered, folders, display) if experiment.judge else [None] * len(answered)
     )
     evaluations = [
-        _evaluate(one).replace(judge=judging.judged.metrics if judging else None)
+        _evaluate(one, judging.judged.metrics if judging else None)
         for one, judging in zip(answered, judgings, strict=True)
     ]
     if experiment.judge:
@@ -274,8 +275,8 @@ def evaluate(
     ]
 
 
-def _evaluate(answered: AnsweredQuestions) -> Evaluation:
-    """Score answers without a judge."""
+def _evaluate(answered: AnsweredQuestions, judged: JudgeMetrics | None) -> Evaluation:
+    """Score answers, with the verdicts if they are judged."""
     scores = summarise(answered.scored).replace(missing_golds=answered.missing_golds)
     inputs = find_bad_inputs(Metrics.read(answered.folder)) if answered.folder else ()
     undefined = find_undefined_metrics(scores, list_own_metrics())
@@ -283,7 +284,13 @@ def _evaluate(answered: AnsweredQuestions) -> Evaluation:
         source=answered.name,
         scores=scores,
         notes=() if answered.folder else (_count(answered),),
-        warnings=(*find_worthless_answers(scores), *inputs, *undefined),
+        warnings=(
+            *find_worthless_answers(scores),
+            *find_missing_verdicts(judged),
+            *inputs,
+            *undefined,
+        ),
+        judge=judged,
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from kgqa.artifacts.metrics import LACKS, Metrics, ScoreSummary
+from kgqa.artifacts.metrics import LACKS, JudgeMetrics, Metrics, ScoreSummary
 from kgqa.artifacts.run import FinishedRun
 from kgqa.report.columns import join_names
 from kgqa.scoring.own_metrics import OwnMetric, list_own_metrics
 from kgqa.util.redaction import function_line
 
-# share of passages that can lack something without a warning
+# share of passages or answers that can lack something without a warning
 ACCEPTED = 0.05
 
 
@@ -29,7 +29,11 @@ def find_warnings(run: FinishedRun) -> list[str]:
 
 def find_doubts(metrics: Metrics) -> list[str]:
     """Return the warnings about scores that are probably not those of the method."""
-    return [*find_worthless_answers(metrics), *find_bad_inputs(metrics)]
+    return [
+        *find_worthless_answers(metrics),
+        *find_missing_verdicts(metrics.judge),
+        *find_bad_inputs(metrics),
+    ]
 
 
 def name_doubts(rows: Iterable[tuple[str, Metrics]]) -> list[str]:
@@ -72,6 +76,15 @@ def find_worthless_answers(metrics: ScoreSummary) -> Iterator[str]:
     for problem, count in counts.items():
         if 2 * count > answered:
             yield f"{count:,} of {answered:,} answers are {problem}"
+
+
+def find_missing_verdicts(judge: JudgeMetrics | None) -> Iterator[str]:
+    """Yield a line if many answers have no verdict, because the judge failed or its replies are no verdicts."""
+    if judge is None:
+        return
+    answers = judge.questions - judge.failed
+    if judge.unscored > ACCEPTED * answers:
+        yield f"judge={judge.judge} gave no verdict on {judge.unscored:,} of {answers:,} answers"
 
 
 def find_cut_prompts(metrics: Metrics) -> Iterator[str]:

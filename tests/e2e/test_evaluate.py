@@ -220,6 +220,7 @@ def test_a_run_is_judged_after_it_has_answered(kgqa: Kgqa) -> None:
     report = (folder / "report.md").read_text(encoding="utf-8")
     assert "Judge: three_way" in report
     assert "grades its own answers" in report
+    assert "**Warning**: judge=three_way gave no verdict on 1 of 3 answers." in report
     # the judge is no part of a run
     other = "roles.judge=qwen2_5_coder_1_5b@scripted"
     assert answered(kgqa, "judged", "judge=kgp", other) == folder
@@ -279,6 +280,7 @@ def test_verdict_that_is_unreadable_is_unscored(kgqa: Kgqa) -> None:
     assert (judged["unscored"], judged["accuracy"]["mean"]) == (3, None)
     assert set(verdicts(folder).values()) == {None}
     assert "unscored" in ran.out
+    assert "warning: judge=three_way gave no verdict on 3 of 3 answers" in ran.out
 
 
 def test_judge_counts_failed_questions_as_wrong(kgqa: Kgqa) -> None:

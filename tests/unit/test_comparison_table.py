@@ -22,7 +22,7 @@ def fake_entry(method: str, sha256: str = "1", note: str = "", **changes: Any) -
     run = SimpleNamespace(
         choices={"method": method, "dataset": "hotpotqa", "model": "my_model", "retriever": "bm25"},
         settings=(),
-        metrics=Metrics.read(RUN).replace(missing_golds=None, **changes),
+        metrics=Metrics.read(RUN).replace(**{"missing_golds": None, "judge": None, **changes}),
         manifest=SimpleNamespace(dataset=SimpleNamespace(sha256=sha256)),
         simulation_note=note,
         folder=f"outputs/{method}",
@@ -74,9 +74,13 @@ def test_caption_names_tests_and_models(part: str) -> None:
         ({"B": fake_entry("b", sha256="2")}, "The runs read different data files."),
         ({"B": fake_entry("b", note="simulated")}, "No model was called"),
         ({"A": fake_entry("a", answerless=2)}, "a: 2 of 2 answers are empty."),
+        (
+            {"A": fake_entry("a", judge=Metrics.read(RUN).judge)},
+            "a: judge=three_way gave no verdict on 2 of 2 answers.",
+        ),
         ({}, ""),
     ],
-    ids=["failed", "data", "no model", "empty", "none"],
+    ids=["failed", "data", "no model", "empty", "no verdicts", "none"],
 )
 def test_caption_warns(entries: Mapping[str, Entry], warning: str) -> None:
     warnings = " ".join(table_of(**entries).warnings)

@@ -12,7 +12,7 @@ import pytest
 from kgqa.artifacts.metrics import Flagged, Metrics
 from kgqa.artifacts.run import FinishedRun
 from kgqa.report.run_report import Headline, headlines, notices
-from kgqa.report.warnings import find_cut_prompts, find_worthless_answers
+from kgqa.report.warnings import find_cut_prompts, find_missing_verdicts, find_worthless_answers
 from kgqa.util.text import duration
 
 RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
@@ -140,7 +140,7 @@ def test_incomplete_index_has_a_notice(lacks: Mapping[str, int], listed: str | N
 def test_scores_above_the_failure_rate_are_invalid(failed: int, is_invalid: bool) -> None:
     run = FinishedRun.read(RUN)
     settings = (("max_failure_rate", "0.05", ""),)
-    metrics = run.metrics.replace(questions=40, failed=failed)
+    metrics = run.metrics.replace(questions=40, failed=failed, judge=None)
     text = notices(replace(run, metrics=metrics, settings=settings))[-1]
     assert f"answered {40 - failed} of 40: {failed} of 40 questions failed" in text
     assert (
@@ -161,6 +161,23 @@ def test_worthless_answers_have_a_warning(empty: int, cut: int, expected: list[s
         questions=5, failed=1, answerless=empty, flags={"truncated_answer": cut}
     )
     assert list(find_worthless_answers(metrics)) == expected
+
+
+@pytest.mark.parametrize(
+    ("failed", "unscored", "expected"),
+    [
+        pytest.param(0, 5, [], id="5 %"),
+        pytest.param(0, 6, ["judge=three_way gave no verdict on 6 of 100 answers"], id="6 %"),
+        pytest.param(80, 20, ["judge=three_way gave no verdict on 20 of 20 answers"], id="all"),
+        pytest.param(100, 0, [], id="no answers"),
+    ],
+)
+def test_missing_verdicts_have_a_warning(failed: int, unscored: int, expected: list[str]) -> None:
+    judge = Metrics.read(RUN).judge
+    assert judge
+    changed = judge.replace(questions=100, failed=failed, unscored=unscored)
+    assert list(find_missing_verdicts(changed)) == expected
+    assert list(find_missing_verdicts(None)) == []
 
 
 @pytest.mark.parametrize(("cut", "is_warned"), [(5, False), (6, True)], ids=["half", "more"])
