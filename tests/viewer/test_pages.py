@@ -20,6 +20,7 @@ import pytest
 
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.sweep import CellState
 from kgqa.artifacts.trace import TRACE, read_frames
 from kgqa.cli.main import main
 from kgqa.errors import DataError
@@ -130,6 +131,22 @@ def test_table_shows_figures_settings_and_the_sweep(viewing: Viewing, keys: dict
     assert "3 runs of sweep lengths" in page
     assert "EM against tokens / question" in page
     assert "F1 against calls / question" in viewing.get("/plots?y=F1&x=calls+%2F+question")
+
+
+@pytest.mark.slow
+def test_failed_cells_have_their_reasons(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "outputs", tmp_path / "outputs")
+    sweep = tmp_path / "outputs/sweeps/lengths"
+    for number, error in ((1, "<no> server"), (2, "no disk")):
+        CellState(status="failed", run=None, seconds=1.0, error=error).write(sweep, number)
+    viewing = Viewing.start(tmp_path)
+    page = viewing.get("/")
+    viewing.interrupt()
+    assert "! 1 of 3 cells, 2 failed" in page
+    assert re.findall("cell [12] failed: [^<]* · ([^<]*)<", page) == [
+        "&lt;no&gt; server",
+        "no disk",
+    ]
 
 
 def test_row_is_read_again_only_when_its_files_change(folder: Path, tmp_path: Path) -> None:

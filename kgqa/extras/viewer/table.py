@@ -47,7 +47,7 @@ NO_MODEL = "no model"
 class Row:
     """A run or a sweep. `key`: its path below the folder.
 
-    axes: the keys that a sweep varies. runs: the keys of its finished cells.
+    axes: the keys that a sweep varies. runs: the keys of its finished cells. failures: why the others have none.
     """
 
     key: str
@@ -65,6 +65,7 @@ class Row:
     cells: str = ""
     axes: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
     trouble: str = ""
     is_simulated: bool = False
 
@@ -98,6 +99,8 @@ class Row:
             return "! damaged", "wrong"
         if failed := self.figures.get("failed questions"):
             return f"! {failed.value:,.0f} failed", "wrong"
+        if self.failures:
+            return f"! {self.cells}, {len(self.failures):,} failed", "wrong"
         sign, kind = {
             "done": ("✓", "right"),
             "running": ("●", "working"),
@@ -187,6 +190,7 @@ def _read_sweep(entry: RunEntry, root: Path) -> Row:
         status="changed" if others else status,
         cells=f"{len(others)} of {len(sweep.cells)} cells changed" if others else cells,
         axes=tuple(sweep.axes),
+        failures=tuple(cell.end for cell in sweep.cells if cell.status == "failed"),
         runs=tuple(run.relative_to(base).as_posix() for run in folders if run.is_relative_to(base)),
     )
 
