@@ -28,6 +28,7 @@ CAUSES = {
     "failed": "the question failed",
     "no answer": "empty, or an abstention",
     "format": "the answer contains a gold answer, but is longer or has another form",
+    "no evidence": "wrong, and no passage was used: the method does not search, or found none",
     "retrieval": "wrong, and a gold passage is not among the evidence",
     "reading": "wrong, although all gold passages are among the evidence, or the evidence is unknown",
 }
@@ -131,6 +132,9 @@ def find_cause(row: ScoredQuestion) -> str:
         return "no answer"
     if row.containment:
         return "format"
+    # without used passages it is 0
+    if row.support.recall is not None and row.support.precision is None:
+        return "no evidence"
     return "retrieval" if row.support.recall is not None and row.support.recall < 1 else "reading"
 
 

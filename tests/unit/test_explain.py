@@ -30,10 +30,11 @@ def scored(
         (scored(""), "no answer"),
         (scored("I don't know"), "no answer"),
         (scored("She was born in Oslo", OTHER), "format"),
+        (scored("Bergen"), "no evidence"),
         (scored("Bergen", OTHER), "retrieval"),
         (scored("Bergen", GOLD, OTHER), "reading"),
     ],
-    ids=["right", "failed", "empty", "abstention", "format", "retrieval", "reading"],
+    ids=["right", "failed", "empty", "abstention", "format", "no passage", "retrieval", "reading"],
 )
 def test_cause_of_an_answer(row: ScoredQuestion, cause: str) -> None:
     assert find_cause(row) == cause
