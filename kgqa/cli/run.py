@@ -42,6 +42,10 @@ def run(args: Namespace, terminal: Terminal) -> int:
 def _run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool) -> int:
     """Run one experiment, or plan it with `dry_run=true`. The run's folder is the last line."""
     experiment = compose_experiment(overrides)
+    if (repeat := experiment.settings.repeat) > 1:
+        terminal.line(
+            f"repeat={repeat} runs repetition {repeat} only. For 1 to {repeat}: repeats={repeat}"
+        )
     with Session(experiment) as session:
         if experiment.settings.dry_run:
             from kgqa.cli.dry_run import show_gpus, show_plan

@@ -71,7 +71,8 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
     terminal.line(f"cells: {', '.join(f'{count} {status}' for status, count in states.items())}")
     has_results = any(cell.status in ("done", "skipped", "not run") for cell in sweep.cells)
     if has_results and not sweep.is_complete and (command := command_line()):
-        terminal.line(f"finished cells and all replies are saved. Continue with: {command}")
+        after = " Once what failed is corrected, continue" if states["failed"] else " Continue"
+        terminal.line(f"finished cells and all replies are saved.{after} with: {command}")
     terminal.end(sweep.path)
     return 0 if sweep.is_complete else 2
 
