@@ -114,8 +114,9 @@ class _Scale:
         """Return a scale from the mark below the values to the mark above them."""
         low, high = min(values, default=0.0), max(values, default=1.0)
         if low == high:
-            # no values below a share of 0
-            low, high = low - 1 if low < 0 else max(0.0, low - 1), high + 1
+            # of the value's size, so that round marks differ
+            margin = abs(low) / 10
+            low, high = low - margin, high + (margin or 1)
         marks = log_ticks(low, high) if is_log else ticks(low, high, about)
         return cls(marks[0], marks[-1], start, end, marks, is_log)
 

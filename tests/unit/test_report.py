@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from html import unescape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -519,6 +520,33 @@ def test_each_point_has_a_name_or_a_number() -> None:
     assert [numbers.get(text, text) for text in shown] == names
     assert 0 < len(numbers) < len(names)
     assert f">1: {numbers['1']}</text>" in svg(plot)
+
+
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [
+        ((26459.6,), ("23,000", "30,000")),
+        ((26459.2, 26459.9), ("26,459.2", "26,459.9")),
+        ((0.0,), ("0", "1")),
+        ((0.0123,), ("0.011", "0.014")),
+        ((-3.0,), ("-3.3", "-2.7")),
+    ],
+)
+def test_ticks_differ_and_fit(values: tuple[float, ...], ends: tuple[str, str]) -> None:
+    points = [Point(x, 50.0) for x in values]
+    picture = svg(Plot("t", "x", "y", [Series("s", points, 0)]))
+    labels = re.findall(r'<text class="tick[^>]*>([^<]*)<', picture)
+    assert (labels[0], labels[-1]) == ends
+    assert 4 < len(labels) == len(set(labels)) < 12
+
+
+def test_ticks_of_a_phone_are_apart() -> None:
+    points = [Point(x, 50.0) for x in (10, 20_000)]
+    picture = svg(Plot("t", "x", "y", [Series("s", points, 0)], x_is_cost=True))
+    shown = re.findall(r'<text class="tick" x="([^"]*)"[^>]*>([^<]*)<', picture)
+    assert [label for _, label in shown] == ["10", "50", "200", "1,000", "5,000", "20,000"]
+    # a digit has at most 9 of the 16 pixels of a phone's text
+    assert min(float(x) - float(before) for (before, _), (x, _) in pairwise(shown)) > 9 * 6
 
 
 @pytest.mark.parametrize(

@@ -289,6 +289,18 @@ def test_pages_fit_a_phone(
     assert browser.value(PHONE) <= 390
 
 
+@pytest.mark.parametrize(("width", "display"), [(390, "none"), (1400, "inline")])
+def test_phone_hides_spare_ticks(
+    browser: Browser, viewing: Viewing, width: int, display: str
+) -> None:
+    browser.resize(width, 844)
+    browser.visit(viewing.base + "plots?x=tokens+%2F+question")
+    spare = (
+        "[...document.querySelectorAll('.tick.spare')].map(tick => getComputedStyle(tick).display)"
+    )
+    assert set(browser.value(spare)) == {display}
+
+
 def test_question_has_the_widest_column(
     browser: Browser, viewing: Viewing, keys: dict[str, str]
 ) -> None:
