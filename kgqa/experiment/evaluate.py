@@ -414,6 +414,11 @@ def _calibrate(
 def _write(folder: Path, evaluation: Evaluation, judging: _Judging | None) -> Path:
     with explain_storage_errors(folder, OUT_ELSEWHERE):
         ensure_dir(folder)
+        if judging:
+            # those of another judge do not belong to the new scores
+            (folder / VERDICTS).unlink(missing_ok=True)
+    # first, because it tells kgqa's folder from another one if this is interrupted
+    file = replace_file(folder / EVALUATION, json_text(evaluation.json()))
     if judging:
         replace_file(folder / VERDICTS, jsonl_text(line.json() for line in judging.judged.lines))
     notices = [f"**Warning**: {text}." for text in evaluation.warnings]
@@ -421,7 +426,7 @@ def _write(folder: Path, evaluation: Evaluation, judging: _Judging | None) -> Pa
         folder / PAGE,
         markdown(evaluation.source, evaluation_sections(evaluation), notices),
     )
-    return replace_file(folder / EVALUATION, json_text(evaluation.json()))
+    return file
 
 
 def calibrate_judge(

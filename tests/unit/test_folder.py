@@ -412,6 +412,17 @@ def test_other_commands_keep_files_of_their_user(
     assert main([*command.split(), "output_dir=own"]) == 0
 
 
+@pytest.mark.parametrize("write", range(2))
+def test_killed_evaluation_can_be_repeated(write: int) -> None:
+    run = ["method=golden", "dataset=demo", "limit=1", "engine=scripted"]
+    assert main(["run", *run]) == 0
+    again = ["evaluate", "demo/golden", "output_dir=own"]
+    with killed_at(write, after=True):
+        main(again)
+    assert contents(Path("own"))
+    assert main(again) == 0
+
+
 def test_run_can_write_next_to_other_files() -> None:
     Path("thesis.txt").write_text("mine")
     assert run_demo(".") == 0
