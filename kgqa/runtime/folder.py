@@ -181,10 +181,12 @@ def lock_folder(
 
 
 def refuse_foreign_files(folder: Path, replaced: Iterable[str] = _REPLACED) -> None:
-    """Raise ConfigError if a folder that kgqa did not open has files that it would replace.
+    """Raise ConfigError if `output_dir` is no folder, or one that kgqa did not open with files that it would replace.
 
     A run and a collection write their identity first.
     """
+    if file := next((path for path in (folder, *folder.parents) if path.is_file()), None):
+        raise ConfigError(f"output_dir={folder}: {file} is a file. Name a folder")
     if (folder / IDENTITY).exists():
         return
     if foreign := [name for name in replaced if (folder / name).exists()]:

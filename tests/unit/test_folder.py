@@ -387,6 +387,15 @@ def test_run_never_replaces_files_of_its_user(
     assert contents(Path("mine")) == before
 
 
+@pytest.mark.parametrize("folder", ["mine", "mine/a/b"])
+def test_output_dir_is_no_file(capsys: pytest.CaptureFixture[str], folder: str) -> None:
+    Path("mine").write_text("mine")
+    assert run_demo(folder) == 2
+    message = f"output_dir={folder}: mine is a file. Name a folder\n"
+    assert capsys.readouterr().err.endswith(message)
+    assert Path("mine").read_text() == "mine"
+
+
 @pytest.mark.parametrize(
     ("command", "name"),
     [
