@@ -439,16 +439,21 @@ def cost_rows(cost: Costs | None) -> Rows:
 
 
 def accuracy_text(judged: JudgeMetrics) -> str:
-    unscored = f", {judged.unscored} unscored" if judged.unscored else ""
-    accuracy = judged.accuracy if judged.accuracy.n else "unscored"
-    return f"{accuracy}  ({judged.failed} failed counted as wrong{unscored})"
+    """Return the accuracy, with the failed questions and the answers that have no verdict."""
+    accuracy, counted = (
+        (str(judged.accuracy), " counted as wrong") if judged.accuracy.n else ("unscored", "")
+    )
+    notes = [f"{pluralize(judged.failed, 'failed question')}{counted}"] if judged.failed else []
+    if judged.unscored:
+        notes.append(f"{pluralize(judged.unscored, 'answer')} without a verdict")
+    return f"{accuracy}  ({', '.join(notes)})" if notes else accuracy
 
 
 def _score_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> Rows:
     wrong = " and count as wrong" if 0 < summary.failed < summary.questions else ""
-    answered = f"{summary.answered_text}: " if summary.failed else ""
+    questions = summary.answered_text or f"{summary.questions:,}"
     counts = f"{summary.failed} failed{wrong}, {summary.answerless} empty answers"
-    yield "questions", f"{answered}{summary.questions} ({counts})"
+    yield "questions", f"{questions} ({counts})"
     for name, metric in METRICS.items():
         if metric.listed and (score := show_score(summary, name)).mean is not None:
             only = (summary.answered or {}).get(name)

@@ -415,7 +415,7 @@ def test_max_failure_rate_is_the_share_that_may_fail(
     assert (ran.code, sweep.code) == (code, code)
     message = "1 of 4 questions failed, above max_failure_rate"
     assert [message in each.out + each.err for each in (ran, sweep)] == [code == 2] * 2
-    assert "answered 3 of 4: 4 (1 failed and count as wrong, 0 empty answers)" in ran.out + ran.err
+    assert "answered 3 of 4 (1 failed and count as wrong, 0 empty answers)" in ran.out + ran.err
     assert ran.json("metrics.json")["scores"]["em"]["n"] == 4
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kgqa.artifacts.metrics import Flagged, Metrics
+from kgqa.artifacts.metrics import UNDEFINED, Estimate, Flagged, Metrics
 from kgqa.artifacts.run import FinishedRun
-from kgqa.report.run_report import Headline, headlines, notices
+from kgqa.report.run_report import Headline, accuracy_text, headlines, notices
 from kgqa.report.warnings import find_cut_prompts, find_missing_verdicts, find_worthless_answers
 from kgqa.util.text import duration
 
@@ -178,6 +178,25 @@ def test_missing_verdicts_have_a_warning(failed: int, unscored: int, expected: l
     changed = judge.replace(questions=100, failed=failed, unscored=unscored)
     assert list(find_missing_verdicts(changed)) == expected
     assert list(find_missing_verdicts(None)) == []
+
+
+@pytest.mark.parametrize(
+    ("failed", "unscored", "answers", "text"),
+    [
+        (0, 0, 9, "50.0  [9.0, 90.0]"),
+        (1, 2, 9, "50.0  [9.0, 90.0]  (1 failed question counted as wrong, 2 answers without a verdict)"),
+        (0, 2, 0, "unscored  (2 answers without a verdict)"),
+        (2, 0, 0, "unscored  (2 failed questions)"),
+    ],
+    ids=["scored", "some", "no verdicts", "failed"],
+)  # fmt: skip
+def test_accuracy_counts_missing_verdicts(
+    failed: int, unscored: int, answers: int, text: str
+) -> None:
+    judge = Metrics.read(RUN).judge
+    assert judge
+    accuracy = Estimate(mean=50.0, low=9.0, high=90.0, n=answers) if answers else UNDEFINED
+    assert accuracy_text(judge.replace(failed=failed, unscored=unscored, accuracy=accuracy)) == text
 
 
 @pytest.mark.parametrize(("cut", "is_warned"), [(5, False), (6, True)], ids=["half", "more"])
