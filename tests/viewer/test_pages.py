@@ -110,6 +110,15 @@ def test_texts_bars_and_points_of_runs() -> None:
     )
 
 
+def test_plot_names_start_with_the_models_that_differ() -> None:
+    several = [replace(each, model=each.name) for each in ROWS[:2]]
+    assert list(table.name_points(several).values()) == [
+        "one · trace · beam 5",
+        "two · trace · beam 10",
+    ]
+    assert list(table.name_points(ROWS[:2]).values()) == ["trace · beam 5", "trace · beam 10"]
+
+
 @pytest.mark.slow
 def test_table_shows_figures_settings_and_the_sweep(viewing: Viewing, keys: dict[str, str]) -> None:
     page = viewing.get("/")

@@ -239,10 +239,13 @@ def _title(row: Row, differing: Sequence[str]) -> str:
 
 
 def name_points(rows: Sequence[Row]) -> dict[str, str]:
-    """Return a name by key for a plot, which has no columns: with the model, and the run's name if two are equal."""
+    """Return a name by key for a plot, which has no columns: with the model, and the run's name if two are equal.
+
+    The model is first, because a plot shortens long names at their end.
+    """
     titles = titles_of(rows)
     if len({row.model for row in rows}) > 1:
-        titles = {row.key: f"{titles[row.key]}{SEPARATOR}{row.model}" for row in rows}
+        titles = {row.key: f"{row.model}{SEPARATOR}{titles[row.key]}" for row in rows}
     counts = Counter(titles.values())
     return {
         row.key: f"{title} ({row.name})" if counts[title := titles[row.key]] > 1 else title
