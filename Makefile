@@ -67,12 +67,17 @@ test: $(DONE)-test ## set up and pass the tests that need no torch, but for the 
 	echo "→ testing without language models, in parallel"; \
 	$(BIN)/python -m pytest $(PARALLEL) -m "not weights and not slow" --passed-to="$(PASSED)" --durations=10 || status=1; \
 	echo "→ testing with weights"; \
-	$(BIN)/python -m pytest $(WEIGHTS) -m weights --passed-to="$(PASSED)" --durations=5 || status=1; \
+	$(BIN)/python -m pytest $(WEIGHTS) -m "weights and not slow" --passed-to="$(PASSED)" --durations=5 || status=1; \
 	echo "→ make test-slow runs the slowest tests, make test-engines those that need torch, a tracker or vLLM"; \
 	exit $$status
 
 test-slow: $(DONE)-test ## pass the tests that take seconds: pages of the documentation, kills, large files, simulations
-	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not weights" --passed-to="$(PASSED)" --durations=10
+	@status=0; \
+	echo "→ testing what is slow, in parallel"; \
+	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not weights" --passed-to="$(PASSED)" --durations=10 || status=1; \
+	echo "→ testing what is slow, with weights"; \
+	$(BIN)/python -m pytest $(WEIGHTS) -m "slow and weights" --passed-to="$(PASSED)" --durations=5 || status=1; \
+	exit $$status
 
 test-engines: $(ENGINES)/.done $(VLLM)/.done ## set up torch, trackers and vLLM, and pass the tests that `make test` skipped
 	@status=0; \

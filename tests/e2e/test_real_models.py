@@ -31,6 +31,7 @@ def finish_run(arguments: tuple[str, ...], folder: Path) -> tuple[Path, Any]:
     return run, json.loads((run / "metrics.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("xllamacpp") is None, reason="needs kgqa[llamacpp]")
 def test_demo_runs_on_llama_cpp_and_from_the_cache(tmp_path: Path) -> None:
     small = (

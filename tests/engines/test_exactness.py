@@ -152,6 +152,7 @@ def test_shared_prefix_is_computed_once(transformers: Any, model: Model) -> None
 # llama.cpp: quantised kernels, compared with its own full listing and loosely with transformers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "call", [*(choose("Which letter?", count, "Answer:") for count in (5, 80)), TEXT]
 )
