@@ -14,7 +14,7 @@ from kgqa.config.composing import ONLY_CELL
 from kgqa.config.files import flatten, format_yaml, load_yaml
 from kgqa.config.overrides import override_values
 from kgqa.config.settings import read_settings
-from kgqa.errors import ConfigError, KgqaError
+from kgqa.errors import ConfigError, DataError, KgqaError
 from kgqa.experiment.check import check
 from kgqa.experiment.composing import choose_nodes, compose_experiment
 from kgqa.experiment.dry_run import Shared, plan_calls
@@ -25,6 +25,9 @@ from kgqa.experiment.gpu_plan import plan_gpus
 from kgqa.experiment.identity import find_run_folder
 from kgqa.experiment.run import find_finished_run
 from kgqa.experiment.session import Session
+from kgqa.identity.component import corpus_identity_of
+from kgqa.report.columns import group_texts
+from kgqa.report.sweeps import join_numbers
 from kgqa.runtime.costs import Budget, limited
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Json
@@ -148,6 +151,37 @@ def place_cells(cells: Sequence[Cell]) -> None:
                 f"cells {owner.number} ({owner.name}) and {cell.number} ({cell.name}) would write to the same run, "
                 f"{cell.run}: what differs does not change answers. Make two sweeps, or {remedy}"
             )
+
+
+def check_data(cells: Sequence[Cell]) -> None:
+    """Raise DataError with every cell for which questions or a corpus are missing or invalid."""
+    problems, results = dict[str, str](), list[tuple[int, str]]()
+    for cell in cells:
+        experiment = experiment_of(cell)
+        # a cell with a wrong setting reports it when it runs
+        with suppress(ConfigError):
+            searches = "search" in experiment.method.uses
+            # hashing a large file takes a second, and cells share data
+            data = [experiment.config.get("dataset"), experiment.config.get("collection"), searches]
+            key = json.dumps(data, sort_keys=True)
+            if key not in problems:
+                problems[key] = _find_missing_data(experiment, searches=searches)
+            results.append((cell.number, problems[key]))
+    groups = group_texts((number, text) for number, text in results if text)
+    if groups:
+        listed = (f"cell {join_numbers(numbers)}: {text}" for text, numbers in groups.items())
+        raise DataError(f"no cell was run. {'. '.join(listed)}")
+
+
+def _find_missing_data(experiment: Experiment, *, searches: bool) -> str:
+    """Return why the questions or the corpus cannot be read, or ""."""
+    try:
+        experiment.data.identity()
+        if searches:
+            corpus_identity_of(experiment.data.corpus)
+    except DataError as error:
+        return str(error)
+    return ""
 
 
 def group_by_models(cells: Sequence[Cell]) -> list[list[Cell]]:

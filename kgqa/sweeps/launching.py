@@ -21,6 +21,7 @@ from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display, PlainLines
 from kgqa.runtime.monitor import log_event, monitor_work
 from kgqa.sweeps.cells import (
+    check_data,
     experiment_of,
     group_by_models,
     load_cell,
@@ -158,8 +159,13 @@ def run_in_folder(
 
     key: sets the folder's name, for messages.
 
-    Raises ConfigError if two cells would write one run's folder, or the sweep's is another's or in use.
+    Raises:
+        ConfigError: two cells would write one run's folder, or the sweep's is another's or in use.
+        DataError: data of a cell is missing on this machine.
     """
+    if launcher_of(hydra) == "basic":
+        # jobs of a launcher can run on machines with other files
+        check_data(cells)
     place_cells(cells)
     sweep = Sweep(path=sweep_path(name, cells, key), command=command, axes=axes, cells=[])
     with open_sweep(sweep, cells, key):

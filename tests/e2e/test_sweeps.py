@@ -755,6 +755,26 @@ def test_failed_cell_is_to_be_corrected_first(kgqa: Kgqa, monkeypatch: pytest.Mo
     assert "Once what failed is corrected, continue with: kgqa run again" in ran.out
 
 
+def test_missing_data_of_all_cells_is_named_first(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KGQA_DATA", raising=False)
+    names = "demo,musique,hotpotqa"
+    ran = kgqa("run", "-m", "method=no_context,golden", f"dataset={names}", "engine=scripted")
+    (line,) = ran.err.splitlines()
+    assert ran.code == 2
+    assert line.startswith("kgqa: no cell was run. cell 1, 4: dataset=musique: no musique_ans")
+    assert ". cell 2, 5: dataset=hotpotqa: no hotpot_dev" in line
+    assert not list(Path("outputs").rglob("*.json*"))
+
+
+def test_missing_corpus_is_named_first(kgqa: Kgqa) -> None:
+    ran = kgqa("run", "-m", "method=golden,ircot", "dataset.corpus=none.jsonl", *QUICK)
+    start = "kgqa: no cell was run. cell 1: dataset.corpus=none.jsonl: no such file"
+    assert ran.err.startswith(start)
+    assert ran.code == 2
+
+
 def test_one_repetition_names_the_key_of_several(kgqa: Kgqa) -> None:
     ran = kgqa("run", "method=golden", "limit=1", "repeat=3", *QUICK)
     assert "repeat=3 runs repetition 3 only. For 1 to 3: repeats=3" in ran.out + ran.err
