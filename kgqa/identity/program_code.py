@@ -83,9 +83,14 @@ def _code_and_templates(start: str) -> tuple[dict[str, str], dict[str, str]]:
     )
     names = {name for pattern in patterns for name in fnmatch.filter(shipped, pattern)}
     code = {name: _unparse(tree) for name, tree in trees.items()}
-    # it can compose names in any way
+    # it can compose names in any way, but names kgqa's prompts as its methods do
     if start.partition(".")[0] != "kgqa":
-        names |= {name for name in shipped if (prompt_folders()[0] / f"{name}.j2").is_file()}
+        own, kgqas = prompt_folders()
+        names |= {
+            name
+            for name in shipped
+            if (own / f"{name}.j2").is_file() and not (kgqas / f"{name}.j2").is_file()
+        }
         code |= {
             os.path.relpath(file, user_folder()): quick_sha256(file)
             for file in find_data_files(start)

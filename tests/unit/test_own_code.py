@@ -605,3 +605,22 @@ def test_threads_parse_code_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         hashes = list(pool.map(user_code, ["method_0", "method_1"]))
     assert len(set(hashes)) == 2
     assert not met
+
+
+@pytest.mark.parametrize(
+    ("prompt", "is_used"),
+    [("reader/answer", False), ("mine/verdict", True)],
+    ids=["copy of kgqa's", "own"],
+)
+def test_own_code_has_the_prompts_it_can_name(prompt: str, *, is_used: bool) -> None:
+    write("strict.py", METHOD.format(name="Strict"))
+    before = user_code("strict")
+    write(f"prompts/{prompt}.j2", "{% block user %}Mine{% endblock %}")
+    assert (user_code("strict") != before) is is_used
+
+
+def test_imported_method_brings_its_prompts() -> None:
+    write("near.py", "from kgqa.methods import trace\n")
+    before = user_code("near")
+    write("prompts/trace/select.j2", "{% block user %}Mine{% endblock %}")
+    assert user_code("near") != before
