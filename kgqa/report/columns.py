@@ -112,14 +112,16 @@ def describe_extraction(rows: Iterable[tuple[str, Metrics]]) -> list[str]:
 
     rows: the name and the metrics of each run of a table. Runs share these calls, so that no row has them alone.
     """
-    sentences = list[tuple[str, str]]()
-    for name, metrics in rows:
-        cost = metrics.cost.extraction
-        if cost and cost.calls:
-            figures = f"{pluralize(cost.calls, 'call')}, {cost.prompt_tokens + cost.output_tokens:,} tokens"
-            text = f"costs without the extraction of triples ({figures}, shared by runs)."
-            sentences.append((name, text))
-    return join_names(sentences)
+    return join_names((name, text) for name, metrics in rows if (text := note_extraction(metrics)))
+
+
+def note_extraction(metrics: Metrics) -> str:
+    """Return which calls the costs of a run leave out, or ""."""
+    cost = metrics.cost.extraction
+    if not (cost and cost.calls):
+        return ""
+    figures = f"{pluralize(cost.calls, 'call')}, {cost.prompt_tokens + cost.output_tokens:,} tokens"
+    return f"costs without the extraction of triples ({figures}, shared by runs)."
 
 
 def group_texts(texts: Iterable[tuple[T, str]]) -> dict[str, list[T]]:

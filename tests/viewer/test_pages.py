@@ -258,6 +258,22 @@ def test_pages_warn_of_scripted_replies(viewing: Viewing, keys: dict[str, str], 
     assert warned == "Scripted replies: no model was called. The scores are meaningless."
 
 
+@pytest.mark.parametrize(
+    "page", ["/?filter=dataset%3Ddemo", "/compare?"], ids=["runs", "side by side"]
+)
+def test_tables_warn_of_scores(viewing: Viewing, page: str) -> None:
+    if page.startswith("/compare"):
+        keys = [key for key in keys_of(viewing.get("/")) if key.startswith("demo/")]
+        page += urlencode([("run", key) for key in keys])
+    warned = viewing.get(page)
+    assert warned.count('<div class="wrong">2 of 2 answers are cut at max_tokens<') == 2
+
+
+def test_costs_name_the_extraction_they_lack(viewing: Viewing) -> None:
+    pattern = r'<p class="hint">trace: costs without the extraction of triples \([1-9]'
+    assert re.search(pattern, viewing.get("/"))
+
+
 def test_other_questions_side_by_side_are_marked(viewing: Viewing, keys: dict[str, str]) -> None:
     small = next(
         key for key in keys_of(viewing.get("/?filter=dataset%3Ddemo")) if key.startswith("demo/")

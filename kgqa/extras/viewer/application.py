@@ -86,7 +86,7 @@ class Viewer:
         titles = table.titles_of(page_rows)
         return self._page(
             request, "runs.html.j2", rows=page_rows, titles=titles, grouped=is_grouped,
-            hints=explain_names(titles.values()),
+            hints=[*explain_names(titles.values()), *table.note_costs(page_rows, titles)],
             first=first, count=len(rows), filter=text, sort=order, columns=table.columns_of(page_rows),
             beats=read_heartbeats(self._root), warnings=table.warn_of_simulation(page_rows),
         )  # fmt: skip
@@ -128,7 +128,8 @@ class Viewer:
         return self._page(
             request, "compare.html.j2", runs=runs, letters=ascii_uppercase[: len(runs)], filters=FILTERS, which=which,
             search=text, sides=sides[first : first + PAGE], first=first, count=len(sides),
-            columns=table.columns_of(runs), titles=titles, hints=explain_names(titles.values()),
+            columns=table.columns_of(runs), titles=titles,
+            hints=[*explain_names(titles.values()), *table.note_costs(runs, titles)],
             tests=_list_tests(runs, titles),
             warnings=[*table.warn_of_simulation(runs), *warn_of_questions(runs)],
         )  # fmt: skip

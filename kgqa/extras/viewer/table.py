@@ -23,9 +23,12 @@ from kgqa.report.columns import (
     Measured,
     columns,
     find_differing,
+    join_names,
     name_by_settings,
+    note_extraction,
 )
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
+from kgqa.report.warnings import find_doubts
 from kgqa.runtime.monitor import read_heartbeats
 from kgqa.util.places import outputs
 from kgqa.util.text import pluralize
@@ -47,7 +50,9 @@ NO_MODEL = "no model"
 class Row:
     """A run or a sweep. `key`: its path below the folder.
 
-    axes: the keys that a sweep varies. runs: the keys of its finished cells. failures: why the others have none.
+    axes: the keys that a sweep varies. runs: the keys of its finished cells.
+    problems: why the other cells of a sweep have no run, or the warnings about the scores of a run.
+    cost_note: which calls the costs of a run leave out, "" if none.
     """
 
     key: str
@@ -65,7 +70,8 @@ class Row:
     cells: str = ""
     axes: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
-    failures: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    cost_note: str = ""
     trouble: str = ""
     is_simulated: bool = False
 
@@ -99,8 +105,8 @@ class Row:
             return "! damaged", "wrong"
         if failed := self.figures.get("failed questions"):
             return f"! {failed.value:,.0f} failed", "wrong"
-        if self.failures:
-            return f"! {self.cells}, {len(self.failures):,} failed", "wrong"
+        if self.kind == "sweep" and self.problems:
+            return f"! {self.cells}, {len(self.problems):,} failed", "wrong"
         sign, kind = {
             "done": ("✓", "right"),
             "running": ("●", "working"),
@@ -165,6 +171,8 @@ def _read_run(entry: RunEntry) -> Row:
             column.label: figure for column in columns() if (figure := column.measure(metrics))
         },
         settings=settings,
+        problems=tuple(find_doubts(metrics)),
+        cost_note=note_extraction(metrics),
     )
 
 
@@ -190,7 +198,7 @@ def _read_sweep(entry: RunEntry, root: Path) -> Row:
         status="changed" if others else status,
         cells=f"{len(others)} of {len(sweep.cells)} cells changed" if others else cells,
         axes=tuple(sweep.axes),
-        failures=tuple(cell.end for cell in sweep.cells if cell.status == "failed"),
+        problems=tuple(cell.end for cell in sweep.cells if cell.status == "failed"),
         runs=tuple(run.relative_to(base).as_posix() for run in folders if run.is_relative_to(base)),
     )
 
@@ -281,6 +289,11 @@ def warn_of_simulation(rows: Sequence[Row]) -> list[str]:
         return []
     some = "" if count == len(runs) else f" in {count:,} of {len(runs):,} runs"
     return [f"Scripted replies: no model was called{some}. The scores are meaningless."]
+
+
+def note_costs(rows: Sequence[Row], titles: Mapping[str, str]) -> list[str]:
+    """Return what the costs in the table leave out, after the names of the runs."""
+    return join_names((titles[row.key], row.cost_note) for row in rows if row.cost_note)
 
 
 def name_groups(rows: Sequence[Row]) -> dict[str, str]:
