@@ -116,6 +116,10 @@ class Reproduction:
     scorer: str = ""  # a sentence
     # cell, accuracy by a judge, and the same corrected by labels
     corrected: Sequence[tuple[str, str, str]] = ()
+    # about the scores of cells
+    warnings: Sequence[str] = ()
+    # which calls the costs leave out, by cells
+    cost_notes: Sequence[str] = ()
 
     @property
     def is_figure(self) -> bool:
@@ -149,7 +153,7 @@ class Reproduction:
             self.order_section(),
             Section("Chosen on development questions", ("cell", "values", "among"), self.chosen),
             differing_section(self.differing),
-            Section("Cost", (), self.cost, (cost_text,)),
+            Section("Cost", (), self.cost, (cost_text, *self.cost_notes)),
             Section("The command of each cell", ("cell", "state", "command"), commands),
             Section("Cells that were not run", ("cell", "state", "why"), idle),
         ]
@@ -214,7 +218,16 @@ class Reproduction:
             else []
         )
         scorer = [self.scorer] if self.scorer else []
-        text = (place, *copied, *scorer, *failed, *self._remarks(), *([POINTS] if plots else []))
+        warnings = (f"**Warning**: {text}" for text in self.warnings)
+        text = (
+            *warnings,
+            place,
+            *copied,
+            *scorer,
+            *failed,
+            *self._remarks(),
+            *([POINTS] if plots else []),
+        )
         return Section("Verdicts", ("published values", "number"), by_verdict, text, plots=plots)
 
     def rules_section(self) -> Section:

@@ -11,11 +11,13 @@ from math import fsum
 from pathlib import Path
 from statistics import fmean, stdev
 
-from kgqa.artifacts.metrics import Cost
+from kgqa.artifacts.metrics import Cost, Metrics
 from kgqa.artifacts.sweep import Cell
 from kgqa.config.overrides import override_values
+from kgqa.report.columns import describe_extraction
 from kgqa.report.reproduction import CellLine, Line, Order, Reproduction
 from kgqa.report.shares import read_judge
+from kgqa.report.warnings import name_doubts
 from kgqa.reproduce.cells import NEEDING, PlannedCell
 from kgqa.reproduce.differences import Row
 from kgqa.reproduce.question_values import add_interval, compare_rows, pool_values, weight_values
@@ -68,7 +70,17 @@ def compare_cells(
         ],
         second_hand=table.second_hand,
         corrected=list(_correct(own)),
+        warnings=name_doubts(_name_metrics(own)),
+        cost_notes=describe_extraction(_name_metrics(own)),
     )
+
+
+def _name_metrics(cells: Sequence[PlannedCell]) -> Iterator[tuple[str, Metrics]]:
+    """Yield the metrics of each run with the name of its cell."""
+    for cell in cells:
+        for run in cell.tests:
+            if run.metrics:
+                yield cell.name, run.metrics
 
 
 def _correct(cells: Sequence[PlannedCell]) -> Iterator[tuple[str, str, str]]:

@@ -14,7 +14,7 @@ from kgqa.artifacts.metrics import Metrics
 from kgqa.reproduce.protocol import CellRuns
 from kgqa.reproduce.question_values import add_interval, compare_rows, pool_values
 from kgqa.scoring.published_delta import Ours, PublishedMetric, read_measured_value
-from tests.e2e.conftest import QUICK, Kgqa, refused
+from tests.e2e.conftest import QUICK, Kgqa, refused, write_rules
 from tests.e2e.processes import files_of
 
 SOME = (
@@ -98,6 +98,16 @@ def test_labels_correct_the_judge_of_a_table(kgqa: Kgqa) -> None:
     assert says.split() == ["0.0", "[0.0,", "56.1]"]
     assert corrected.startswith("100.0 ")
     assert "## Judge, corrected by labels" in ran.text("report.md")
+
+
+def test_table_warns_of_scores_and_costs(kgqa: Kgqa) -> None:
+    silent = write_rules([(".", " ")], "silent.jsonl")
+    ran = kgqa(*SOME, "limit=1", "only=TRACE-Triple,HotPotQA", silent)
+    name = "TRACE-Triple · HotPotQA: "
+    assert f"Warning: {name}1 of 1 answers are empty.\n" in ran.out
+    page = ran.text("report.md")
+    assert f"**Warning**: {name}the knowledge graph has no triples of 8 of 8 passages." in page
+    assert f"{name}costs without the extraction of triples (8 calls, " in page
 
 
 def test_failed_cell_stops_no_other_and_is_reported(kgqa: Kgqa) -> None:
