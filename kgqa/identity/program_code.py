@@ -37,7 +37,7 @@ _SHARED = (
 # of fields: their texts change no answer
 _DESCRIPTIONS = ("Setting", "NotIdentity", "AddedLater")
 # two threads that parse at once get a SystemError in Python 3.11.4 to 3.11.8 (python/cpython#106905)
-_parser = threading.Lock()
+_parser_lock = threading.Lock()
 
 
 def program_hash(program: object) -> str:
@@ -151,7 +151,7 @@ def _file(name: str, folder: Path) -> Path | None:
 def _parse(file: Path, modified: int) -> ast.Module:  # noqa: ARG001 - a changed file is parsed again
     """Return a module's syntax without docstrings, and without the texts that describe settings."""
     try:
-        with _parser:
+        with _parser_lock:
             tree = ast.parse(file.read_bytes())
     except SyntaxError as error:
         raise ConfigError(f"{file}:{error.lineno}: {error.msg}") from error

@@ -54,11 +54,11 @@ class Form:
             verdict = (read_object(reply) or {}).get(self.key)
         if not isinstance(verdict, str):
             return None
-        labels = {_letters(word): label for word, label in self.vocabulary.items()}
-        return labels.get(_letters(verdict))
+        labels = {_keep_letters(word): label for word, label in self.vocabulary.items()}
+        return labels.get(_keep_letters(verdict))
 
 
-def _letters(word: str) -> str:
+def _keep_letters(word: str) -> str:
     return re.sub(r"[\W_]+", "", word.casefold())
 
 
