@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,9 +16,9 @@ from pydantic import ConfigDict, Field
 
 from kgqa.artifacts.metrics import Cost, Estimate, Metrics
 from kgqa.artifacts.predictions import question_ids
-from kgqa.artifacts.run import LAST, SWEEP, FinishedRun, find_run
+from kgqa.artifacts.run import LAST, SWEEP, FinishedRun, find_run, list_sweeps
 from kgqa.artifacts.schema import Artifact, Count, Number, omit_none, read
-from kgqa.errors import ConfigError, SeveralRunsError
+from kgqa.errors import ConfigError, DataError, SeveralRunsError
 from kgqa.types import Json, JsonObject
 from kgqa.util import fs
 from kgqa.util.digests import ids_digest, text_digest
@@ -241,6 +242,33 @@ def warn_of_changed(places: Iterable[Path]) -> list[str]:
             warnings.append(
                 f"{sweep.path}: another command changed the questions of {', '.join(cells)}. "
                 f"Restore them from the cache: {shlex.join(sweep.command)}"
+            )
+    return warnings
+
+
+def warn_of_changing(run: Path, ids: Sequence[str]) -> list[str]:
+    """Return a line for each sweep with a done cell in this folder that a run over these questions changes."""
+    try:
+        before = questions_asked(run)
+    except DataError:
+        # nothing to change, and sweeps have many files
+        return []
+    if before == ids_digest(ids):
+        return []
+    warnings = []
+    for entry in list_sweeps():
+        cells = list[str]()
+        # a damaged sweep does not stop a run
+        with suppress(DataError):
+            cells = [
+                f"cell {cell.number} ({cell.name})"
+                for cell in Sweep.read(entry.folder).cells
+                if cell.status == "done" and cell.asked == before and cell.run == run
+            ]
+        if cells:
+            warnings.append(
+                f"warning: this run changes the questions of {', '.join(cells)} of {entry.folder}. "
+                "Set run_name= to keep them"
             )
     return warnings
 

@@ -19,6 +19,7 @@ from kgqa.artifacts.metrics import UNDEFINED, Metrics, Retrieval, Throughput
 from kgqa.artifacts.predictions import Prediction, question_ids
 from kgqa.artifacts.run import IDENTITY, SCRIPTED, FinishedRun, Setting
 from kgqa.artifacts.schema import Artifact, Count, Number, explain, extend, read_json, validate
+from kgqa.artifacts.sweep import warn_of_changing
 from kgqa.artifacts.trace import TRACE, Notes, TracedQuestion
 from kgqa.artifacts.verdicts import VERDICTS
 from kgqa.calls import Neighbours, Search, Triples
@@ -102,6 +103,8 @@ def execute(session: Session, display: Display) -> Executed:
         return Executed(finished, was_finished=True)
     leaks = check(session)
     check_servers(session)
+    for warning in warn_of_changing(session.folder, experiment.data.ids):
+        display.line(warning, alarm=True)
     with (
         closing(RunFolder(session.folder, session.identity)) as folder,
         monitor_work(display, "run", folder.path, identity=run_name(session.identity)) as display,

@@ -268,6 +268,18 @@ def test_changed_cell_names_the_command_that_repairs(
     assert "another command" not in repaired.err
 
 
+def test_run_warns_if_it_changes_a_cell(kgqa: Kgqa) -> None:
+    kgqa(*TWO, "sweep.name=two")
+    warning = (
+        "warning: this run changes the questions of cell 0 (method=golden) of outputs/sweeps/two. "
+        "Set run_name= to keep them\n"
+    )
+    limited = ("run", "method=golden", *QUICK)
+    assert "this run changes" not in kgqa(*limited, "limit=3", "run_name=other").out
+    assert warning in kgqa(*limited, "limit=3").out
+    assert "this run changes" not in kgqa(*limited, "limit=4").out
+
+
 def test_sampled_seeds_explain_separate_tables(kgqa: Kgqa) -> None:
     output = kgqa("run", "-m", "method=golden", "seed=0,1", "sample=2", *QUICK).out
     assert output.count("bold: best") == 1
