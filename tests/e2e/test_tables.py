@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -341,6 +342,35 @@ def test_plan_shows_questions_and_cost(kgqa: Kgqa) -> None:
     # of METHODS' four questions
     assert "Warning: the pilot has 4 questions, so that these numbers are very uncertain" in ran.out
     refused(kgqa("plan", *METHODS, "power=2"), "power=2")
+
+
+@pytest.mark.parametrize(
+    ("limit", "advice"),
+    [
+        (4, "Run both methods on all 36 of the dataset: limit=36."),
+        (36, "the pilot has 36 questions, so that these numbers are very uncertain. The dataset has no others."),
+    ],
+    ids=["some", "all"],
+)  # fmt: skip
+def test_plan_needs_no_more_than_the_dataset_has(kgqa: Kgqa, limit: int, advice: str) -> None:
+    ran = ("dataset=demo", f"limit={limit}", *QUICK)
+    sweep = kgqa("run", "-m", "method=golden,no_context", *ran).folder
+    planned = kgqa("plan", str(sweep)).out
+    assert advice in planned
+    assert "all 36 show" in planned
+    assert "the cautious number, at most 36," in planned
+
+
+def test_plan_needs_no_data(kgqa: Kgqa) -> None:
+    """Test that a plan without the file of the questions does not count them."""
+    demo = resources.files("kgqa.datasets").joinpath("demo.jsonl").read_text(encoding="utf-8")
+    Path("own.jsonl").write_text(demo, encoding="utf-8")
+    ran = ("dataset=demo", "dataset.path=own.jsonl", "limit=4", *QUICK)
+    sweep = kgqa("run", "-m", "method=golden,no_context", *ran).folder
+    Path("own.jsonl").unlink()
+    planned = kgqa("plan", str(sweep)).out
+    assert "Run both methods on 40 or more: limit=40." in planned
+    assert "all 36 show" not in planned
 
 
 @pytest.mark.usefixtures("two_runs")
