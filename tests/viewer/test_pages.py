@@ -110,6 +110,14 @@ def test_texts_bars_and_points_of_runs() -> None:
     )
 
 
+def test_cell_is_below_every_sweep_that_uses_it() -> None:
+    sweeps = [replace(row(name, kind="sweep"), runs=("shared", "own")) for name in ("new", "old")]
+    runs = [row("shared"), row("alone")]
+    grouped = [(each.name, each.sweep) for each in table.group_cells([*sweeps, *runs])]
+    below = [("new", ""), ("shared", "new"), ("old", ""), ("shared", "old")]
+    assert grouped == [*below, ("alone", "")]
+
+
 def test_plot_names_start_with_the_models_that_differ() -> None:
     several = [replace(each, model=each.name) for each in ROWS[:2]]
     assert list(table.name_points(several).values()) == [

@@ -82,7 +82,8 @@ class Viewer:
         text, order, first = query.get("filter", ""), query.get("sort", ""), _first(request)
         is_grouped = not (text or order)
         rows = table.sort_rows([row for row in rows if table.has_words(row, text)], order)
-        page_rows = (group_cells(rows) if is_grouped else rows)[first : first + PAGE]
+        rows = group_cells(rows) if is_grouped else rows
+        page_rows = rows[first : first + PAGE]
         titles = table.titles_of(page_rows)
         return self._page(
             request, "runs.html.j2", rows=page_rows, titles=titles, grouped=is_grouped,
@@ -165,7 +166,8 @@ class Viewer:
         )
 
     def _several(self, request: Request) -> list[Row]:
-        keys = request.query_params.getlist("run")
+        # a cell can be below several sweeps
+        keys = list(dict.fromkeys(request.query_params.getlist("run")))
         if not 2 <= len(keys) <= MAX_RUNS:
             raise ConfigError(
                 f"{pluralize(len(keys), 'run')} chosen. Choose 2 to {MAX_RUNS} runs in the table"

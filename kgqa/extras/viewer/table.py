@@ -50,7 +50,7 @@ NO_MODEL = "no model"
 class Row:
     """A run or a sweep. `key`: its path below the folder.
 
-    axes: the keys that a sweep varies. runs: the keys of its finished cells.
+    axes: the keys that a sweep varies. runs: the keys of its finished cells. sweep: the sweep above a cell.
     problems: why the other cells of a sweep have no run, or the warnings about the scores of a run.
     cost_note: which calls the costs of a run leave out, "" if none.
     """
@@ -70,6 +70,7 @@ class Row:
     cells: str = ""
     axes: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
+    sweep: str = ""
     problems: tuple[str, ...] = ()
     cost_note: str = ""
     trouble: str = ""
@@ -143,11 +144,16 @@ def find_row(root: Path, key: str) -> Row:
 
 
 def group_cells(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with the cells of each sweep below it. A cell of several sweeps is below the first."""
-    cells = {row.key: row for row in rows if row.kind == "run"}
-    groups = {row.key: [cells.pop(key) for key in row.runs if key in cells] for row in rows}
-    tops = [row for row in rows if row.kind == "sweep" or row.key in cells]
-    return [row for top in tops for row in (top, *groups[top.key])]
+    """Return the rows with the cells of each sweep below it. A cell of several sweeps is below each of them."""
+    runs = {row.key: row for row in rows if row.kind == "run"}
+    cells = {key for row in rows for key in row.runs}
+    tops = [row for row in rows if row.key not in cells]
+    return [row for top in tops for row in (top, *list_cells(top, runs))]
+
+
+def list_cells(sweep: Row, runs: Mapping[str, Row]) -> list[Row]:
+    """Return the finished cells of a sweep that are among these runs by key. A run has none."""
+    return [replace(runs[key], sweep=sweep.key) for key in sweep.runs if key in runs]
 
 
 @lru_cache(maxsize=10_000)  # an entry has the time at which metrics.json was written
