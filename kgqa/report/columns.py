@@ -158,6 +158,27 @@ def find_differing(runs: Sequence[Mapping[str, str]]) -> list[str]:
     return keys
 
 
+def choose_keys(keys: Sequence[str], runs: Sequence[Mapping[str, str]], count: int) -> list[str]:
+    """Return `count` of the keys by which runs differ, or more if these do not separate all runs.
+
+    The key that separates most runs is first.
+    """
+    separating = list[str]()
+    rest, groups = list(keys), 1
+    while rest:
+        sizes = {
+            key: len({tuple(run[each] for each in (*separating, key)) for run in runs})
+            for key in rest
+        }
+        best = max(rest, key=lambda key: sizes[key])
+        if sizes[best] == groups:
+            break
+        groups = sizes[best]
+        separating.append(best)
+        rest.remove(best)
+    return [*separating, *rest[: max(0, count - len(separating))]]
+
+
 def explain_names(names: Iterable[str]) -> list[str]:
     """Return a sentence for each word in the names of runs that a new user cannot know."""
     text = SEPARATOR.join(names)

@@ -22,6 +22,7 @@ from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.experiment import Experiment
 from kgqa.report.columns import (
     Measured,
+    choose_keys,
     columns,
     explain_names,
     find_differing,
@@ -125,6 +126,15 @@ def test_axes_groups_and_settings_of_cells() -> None:
 )
 def test_name_of_a_cell_has_its_settings(values: dict[str, str], name: str) -> None:
     assert name_by_settings(values) == name
+
+
+@pytest.mark.parametrize(
+    ("count", "keys"), [(0, ["size", "set"]), (3, ["size", "set", "fixed"])], ids=["few", "more"]
+)
+def test_keys_that_separate_runs_are_first(count: int, keys: list[str]) -> None:
+    values = [("x", "1", "a"), ("x", "1", "b"), ("x", "2", "a"), ("y", "3", "a")]
+    runs = [dict(zip(("fixed", "size", "set"), each, strict=True)) for each in values]
+    assert choose_keys(["fixed", "size", "set"], runs, count) == keys
 
 
 SETS = ("method.demonstration_set", "method.few_shot.sample")

@@ -75,8 +75,8 @@ def test_texts_bars_and_points_of_runs() -> None:
     runs = [
         replace(each, settings={**each.settings, "engine.base_url": each.name}) for each in ROWS[:2]
     ]
-    titles = table.titles_of([*runs, replace(row("far", beam="7"), dataset="wasp"), ROWS[2]])
-    assert titles == {
+    named = table.name_rows([*runs, replace(row("far", beam="7"), dataset="wasp"), ROWS[2]])
+    assert {each.key: each.title for each in named} == {
         "one": "trace · beam 5",
         "two": "trace · beam 10",
         "far": "trace",
@@ -118,13 +118,30 @@ def test_cell_is_below_every_sweep_that_uses_it() -> None:
     assert grouped == [*below, ("alone", "")]
 
 
+def test_title_has_the_setting_that_separates_runs() -> None:
+    alike = {f"method.option_{n}": "on" for n in range(4)}
+    runs = [
+        row("a", None, **alike, beam="3", answer="10"),
+        row("b", None, **alike, beam="3", answer="25"),
+        row("far", None, **dict.fromkeys(alike, "off"), beam="5", answer="25"),
+    ]
+    titles = [each.title for each in table.name_rows(runs)]
+    assert titles[:2] == [
+        "trace · option 0 on · answer 10 · option 1 on · …",
+        "trace · option 0 on · answer 25 · option 1 on · …",
+    ]
+    sweep = replace(row("sweep", kind="sweep"), axes=("answer",), runs=("a", "b"))
+    cells = table.name_rows(table.group_cells([sweep, *runs]))[1:3]
+    assert [each.title for each in cells] == ["trace · answer 10", "trace · answer 25"]
+
+
 def test_plot_names_start_with_the_models_that_differ() -> None:
     several = [replace(each, model=each.name) for each in ROWS[:2]]
-    assert list(table.name_points(several).values()) == [
+    assert table.name_points(several) == [
         "one · trace · beam 5",
         "two · trace · beam 10",
     ]
-    assert list(table.name_points(ROWS[:2]).values()) == ["trace · beam 5", "trace · beam 10"]
+    assert table.name_points(ROWS[:2]) == ["trace · beam 5", "trace · beam 10"]
 
 
 @pytest.mark.slow

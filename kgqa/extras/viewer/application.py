@@ -19,7 +19,15 @@ from kgqa.extras.viewer.answers import (
     side_by_side,
     warn_of_questions,
 )
-from kgqa.extras.viewer.table import FIELDS, TEXTS, Row, find_row, group_cells, read_rows
+from kgqa.extras.viewer.table import (
+    FIELDS,
+    TEXTS,
+    Row,
+    find_row,
+    group_cells,
+    list_cells,
+    read_rows,
+)
 from kgqa.report.columns import explain_names
 from kgqa.report.evaluation import comparison_section
 from kgqa.report.explorer import question_page, run_page
@@ -83,11 +91,9 @@ class Viewer:
         is_grouped = not (text or order)
         rows = table.sort_rows([row for row in rows if table.has_words(row, text)], order)
         rows = group_cells(rows) if is_grouped else rows
-        page_rows = rows[first : first + PAGE]
-        titles = table.titles_of(page_rows)
+        page_rows = table.name_rows(rows[first : first + PAGE])
         return self._page(
-            request, "runs.html.j2", rows=page_rows, titles=titles, grouped=is_grouped,
-            hints=[*explain_names(titles.values()), *table.note_costs(page_rows, titles)],
+            request, "runs.html.j2", rows=page_rows, grouped=is_grouped, hints=table.explain_rows(page_rows),
             first=first, count=len(rows), filter=text, sort=order, columns=table.columns_of(page_rows),
             beats=read_heartbeats(self._root), warnings=table.warn_of_simulation(page_rows),
         )  # fmt: skip
@@ -123,15 +129,14 @@ class Viewer:
         return _html("".join(question_page(question, facts)), headers=SANDBOX)
 
     def compare(self, request: Request) -> Response:
-        query, runs, first = request.query_params, self._several(request), _first(request)
+        query, first = request.query_params, _first(request)
+        runs = table.name_rows(self._several(request))
         which, text = query.get("which", ""), query.get("search", "")
-        sides, titles = side_by_side(runs, which, text), table.titles_of(runs)
+        sides = side_by_side(runs, which, text)
         return self._page(
             request, "compare.html.j2", runs=runs, letters=ascii_uppercase[: len(runs)], filters=FILTERS, which=which,
             search=text, sides=sides[first : first + PAGE], first=first, count=len(sides),
-            columns=table.columns_of(runs), titles=titles,
-            hints=[*explain_names(titles.values()), *table.note_costs(runs, titles)],
-            tests=_list_tests(runs, titles),
+            columns=table.columns_of(runs), hints=table.explain_rows(runs), tests=_list_tests(runs),
             warnings=[*table.warn_of_simulation(runs), *warn_of_questions(runs)],
         )  # fmt: skip
 
@@ -142,8 +147,8 @@ class Viewer:
         named = [listed[key] for key in query.getlist("run") if key in listed] or list(
             listed.values()
         )
-        keys = dict.fromkeys(key for row in named for key in (row.key, *row.runs))
-        rows = [listed[key] for key in keys if key in listed and listed[key].figures]
+        cells = {each.key: each for row in named for each in (row, *list_cells(row, listed))}
+        rows = [row for row in cells.values() if row.figures]
         figures = [name for name in table.columns_of(rows) if name not in FIELDS]
         x = query.get("x") or next((name for name in table.COSTS if name in figures), "")
         y = query.get("y") or next((name for name in figures if name not in table.COSTS), "")
@@ -151,7 +156,7 @@ class Viewer:
             request, "plots.html.j2", keys=query.getlist("run"), count=len(rows), figures=figures, x=x, y=y,
             sweep=named[0] if len(named) == 1 and named[0].kind == "sweep" else None,
             plots=table.draw_plots(rows, table.name_groups(rows), x, y),
-            hints=explain_names(table.titles_of(rows).values()), warnings=table.warn_of_simulation(rows),
+            hints=explain_names(row.title for row in table.name_rows(rows)), warnings=table.warn_of_simulation(rows),
         )  # fmt: skip
 
     def refuse(self, request: Request, error: Exception) -> Response:
@@ -166,7 +171,7 @@ class Viewer:
         )
 
     def _several(self, request: Request) -> list[Row]:
-        # a cell can be below several sweeps
+        # a cell can be in several sweeps of the table
         keys = list(dict.fromkeys(request.query_params.getlist("run")))
         if not 2 <= len(keys) <= MAX_RUNS:
             raise ConfigError(
@@ -188,10 +193,10 @@ class Viewer:
         return _html(text, status)
 
 
-def _list_tests(runs: Sequence[Row], titles: Mapping[str, str]) -> Section:
+def _list_tests(runs: Sequence[Row]) -> Section:
     """Return the paired tests. Without rows if no question is in all runs."""
     names = label_runs(
-        {letter: titles[row.key] for letter, row in zip(ascii_uppercase, runs, strict=False)}
+        {letter: row.title for letter, row in zip(ascii_uppercase, runs, strict=False)}
     )
     section = comparison_section(compare_scores(runs), DIFFERENCE, names)
     return replace(section, text=(TESTS,))

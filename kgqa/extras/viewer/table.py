@@ -21,7 +21,9 @@ from kgqa.errors import DataError
 from kgqa.report.columns import (
     SEPARATOR,
     Measured,
+    choose_keys,
     columns,
+    explain_names,
     find_differing,
     join_names,
     name_by_settings,
@@ -50,7 +52,8 @@ NO_MODEL = "no model"
 class Row:
     """A run or a sweep. `key`: its path below the folder.
 
-    axes: the keys that a sweep varies. runs: the keys of its finished cells. sweep: the sweep above a cell.
+    axes: the keys that a sweep varies, also in its cells. runs: the keys of its finished cells.
+    sweep: the sweep below which a run is shown. title: the name next to the other rows, see `name_rows`.
     problems: why the other cells of a sweep have no run, or the warnings about the scores of a run.
     cost_note: which calls the costs of a run leave out, "" if none.
     """
@@ -71,6 +74,7 @@ class Row:
     axes: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     sweep: str = ""
+    title: str = ""
     problems: tuple[str, ...] = ()
     cost_note: str = ""
     trouble: str = ""
@@ -153,7 +157,9 @@ def group_cells(rows: Sequence[Row]) -> list[Row]:
 
 def list_cells(sweep: Row, runs: Mapping[str, Row]) -> list[Row]:
     """Return the finished cells of a sweep that are among these runs by key. A run has none."""
-    return [replace(runs[key], sweep=sweep.key) for key in sweep.runs if key in runs]
+    return [
+        replace(runs[key], sweep=sweep.key, axes=sweep.axes) for key in sweep.runs if key in runs
+    ]
 
 
 @lru_cache(maxsize=10_000)  # an entry has the time at which metrics.json was written
@@ -229,42 +235,52 @@ def columns_of(rows: Sequence[Row]) -> list[str]:
     return ["dataset", "model", *figures, "questions", "status", "written"]
 
 
-def titles_of(rows: Sequence[Row]) -> dict[str, str]:
-    """Return a name by key that shows what differs: the method and the settings that differ on this dataset."""
-    alike: dict[tuple[str, str], list[Row]] = {}
+def name_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with titles that show what differs.
+
+    A run has its method and the settings that differ among the runs of this method on this dataset. A cell below its
+    sweep has the settings that the sweep varies.
+    """
+    groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
-        alike.setdefault((row.method, row.dataset), []).append(row)
-    differing = {
-        place: find_differing([row.settings for row in group if row.settings])
-        for place, group in alike.items()
-    }
-    return {row.key: _title(row, differing[row.method, row.dataset]) for row in rows}
+        groups.setdefault((row.sweep, row.method, row.dataset), []).append(row)
+    keys = {place: _choose_settings(group) for place, group in groups.items()}
+    return [
+        replace(row, title=_title(row, *keys[row.sweep, row.method, row.dataset])) for row in rows
+    ]
 
 
-def _title(row: Row, differing: Sequence[str]) -> str:
+def _choose_settings(group: Sequence[Row]) -> tuple[list[str], bool]:
+    """Return the keys in the titles of runs with the same method, and whether they differ in others, too."""
+    settings, axes = [row.settings for row in group if row.settings], group[0].axes
+    is_named = bool(axes) and all(axis in run for run in settings for axis in axes)
+    listed = list(axes) if is_named else find_differing(settings)
+    keys = [key for key in listed if key != "method" and not key.startswith((*_IN_COLUMNS, REPEAT))]
+    short = keys if is_named else choose_keys(keys, settings, _CHANGES)
+    # the last and always in a title, because repeats have no other difference
+    return [*short, *([REPEAT] if REPEAT in listed else [])], len(keys) > len(short)
+
+
+def _title(row: Row, keys: Sequence[str], has_more: bool) -> str:
     if row.kind == "sweep":
         return f"sweep {row.name}"
-    keys = [key for key in differing if not key.startswith((*_IN_COLUMNS, REPEAT))]
-    more = f"{SEPARATOR}…" * (len(keys) > _CHANGES)
-    # the last and always shown, because repeats have no other difference
-    keys = [*keys[:_CHANGES], *([REPEAT] if REPEAT in differing else [])]
     values = {key: row.settings[key] for key in keys if key in row.settings}
-    return name_by_settings({"method": row.method, **values}) + more
+    return name_by_settings({"method": row.method, **values}) + f"{SEPARATOR}…" * has_more
 
 
-def name_points(rows: Sequence[Row]) -> dict[str, str]:
-    """Return a name by key for a plot, which has no columns: with the model, and the run's name if two are equal.
+def name_points(rows: Sequence[Row]) -> list[str]:
+    """Return a name of each row for a plot, which has no columns: with the model, and the run's name if two are equal.
 
     The model is first, because a plot shortens long names at their end.
     """
-    titles = titles_of(rows)
+    titles = [row.title for row in name_rows(rows)]
     if len({row.model for row in rows}) > 1:
-        titles = {row.key: f"{row.model}{SEPARATOR}{titles[row.key]}" for row in rows}
-    counts = Counter(titles.values())
-    return {
-        row.key: f"{title} ({row.name})" if counts[title := titles[row.key]] > 1 else title
-        for row in rows
-    }
+        titles = [f"{row.model}{SEPARATOR}{title}" for row, title in zip(rows, titles, strict=True)]
+    counts = Counter(titles)
+    return [
+        f"{title} ({row.name})" if counts[title] > 1 else title
+        for row, title in zip(rows, titles, strict=True)
+    ]
 
 
 def sort_rows(rows: Iterable[Row], column: str) -> list[Row]:
@@ -297,9 +313,10 @@ def warn_of_simulation(rows: Sequence[Row]) -> list[str]:
     return [f"Scripted replies: no model was called{some}. The scores are meaningless."]
 
 
-def note_costs(rows: Sequence[Row], titles: Mapping[str, str]) -> list[str]:
-    """Return what the costs in the table leave out, after the names of the runs."""
-    return join_names((titles[row.key], row.cost_note) for row in rows if row.cost_note)
+def explain_rows(rows: Sequence[Row]) -> list[str]:
+    """Return the meaning of words in titles, then what the costs in the table leave out, after the titles."""
+    costs = join_names((row.title, row.cost_note) for row in rows if row.cost_note)
+    return [*explain_names(row.title for row in rows), *costs]
 
 
 def name_groups(rows: Sequence[Row]) -> dict[str, str]:
@@ -345,8 +362,7 @@ def draw_plots(
     plots = {}
     for dataset in sorted({groups[row.key] for row in rows if y in row.figures}):
         group = [row for row in rows if groups[row.key] == dataset and y in row.figures]
-        titles = name_points(group)
-        pairs = [(titles[row.key], row.figures) for row in group]
+        pairs = list(zip(name_points(group), (row.figures for row in group), strict=True))
         bars = [
             Bar(title, (each := figures[y]).value, each.low, each.high) for title, figures in pairs
         ]
