@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 24, 14, 44
-# pixels from a bar to the next, and for the bars: names are readable on a phone
-BAR, BAR_LENGTH = 20, 220
-NAME = 44  # characters of a bar's name
+# pixels from a bar to the next, for the second line of a name, and for the bars: names are readable on a phone
+BAR, LINE, BAR_LENGTH = 20, 14, 220
+NAME = 44  # characters on a line of a bar's name, which has two lines at most
 LEGEND_ROW = 18  # pixels of an entry
 _CHARACTER = 6.8  # pixels
 # pixels between two places of a line that labels avoid
@@ -152,7 +153,8 @@ def lay_out_bars(plot: BarPlot) -> dict[str, object]:
     bars = sorted(plot.bars, key=lambda bar: -bar.value)
     # between the name and the bar: at the end of the interval it looks like the interval's end
     number = 10 + round(_CHARACTER * max(len(bar.number) for bar in bars))
-    left = number + 16 + round(_CHARACTER) * min(NAME, max(len(bar.name) for bar in bars))
+    names = [textwrap.wrap(bar.name, NAME, max_lines=2, placeholder=" …") or [""] for bar in bars]
+    left = number + 16 + round(_CHARACTER) * max(len(line) for lines in names for line in lines)
     ends = [
         0.0,
         *(end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None),
@@ -160,11 +162,11 @@ def lay_out_bars(plot: BarPlot) -> dict[str, object]:
     x = _Scale(min(ends), max(ends) or 1.0, left, left + BAR_LENGTH)
     return {
         "title": plot.title,
-        "bars": bars,
+        "bars": list(zip(bars, names, strict=True)),
         "x": x,
-        "row": BAR,
+        "row": BAR + LINE * (max(map(len, names)) - 1),
+        "line": LINE,
         "top": TOP,
-        "longest": NAME,
         "number": number,
         "paint": COLOURS[0],
     }

@@ -29,6 +29,7 @@ from kgqa.extras.viewer.table import Row, find_row, read_rows
 from kgqa.report.columns import Measured
 from kgqa.report.exports import write_report
 from kgqa.report.page import svg
+from kgqa.report.plots import Bar, BarPlot
 from kgqa.report.questions import RunQuestions
 from kgqa.runtime.monitor import Heartbeat
 from kgqa.util import optional_deps as extras
@@ -142,6 +143,14 @@ def test_plot_names_start_with_the_models_that_differ() -> None:
         "two · trace · beam 10",
     ]
     assert table.name_points(ROWS[:2]) == ["trace · beam 5", "trace · beam 10"]
+
+
+def test_long_name_of_a_bar_has_two_lines() -> None:
+    names = [f"trace · beam 5 · chains 5 · max answer tokens {count}" for count in (10, 25)]
+    drawn = svg(BarPlot("EM", [Bar(name, 50.0) for name in names]))
+    lines = re.findall(r'text-anchor="end">([^<]*)<', drawn)
+    joined = [" ".join(pair) for pair in zip(lines[::2], lines[1::2], strict=True)]
+    assert joined == names
 
 
 @pytest.mark.slow
