@@ -91,6 +91,11 @@ class Entry:
     def dataset(self) -> str:
         return self.run.choices["dataset"]
 
+    def value(self, key: str) -> str | None:
+        """Return the value of a key, which is a default if the command has no such key, or None."""
+        defaults = {**self.run.choices, **{name: value for name, value, _ in self.run.settings}}
+        return self.settings.get(key, defaults.get(key))
+
     @cached_property
     def shares(self) -> RunShares:
         return read_shares(self.run)
@@ -585,7 +590,7 @@ def name_entries(entries: Sequence[Entry]) -> dict[int, str]:
         differing = [
             key for key in keys if _differs(key, on_dataset if key.startswith(OF_DATASET) else same)
         ]
-        own = {key: entry.settings[key] for key in differing if key in entry.settings}
+        own = {key: value for key in differing if (value := entry.value(key)) is not None}
         names[id(entry)] = name_by_settings({"method": entry.method, **own})
     return names
 
@@ -621,7 +626,7 @@ def _choose_settings(values: Mapping[str, str], omitted: Collection[str]) -> dic
 
 
 def _differs(key: str, entries: Sequence[Entry]) -> bool:
-    return len({entry.settings.get(key) for entry in entries}) > 1
+    return len({entry.value(key) for entry in entries}) > 1
 
 
 def table_file(form: str) -> str:

@@ -17,7 +17,7 @@ from kgqa.artifacts.metrics import UNDEFINED, Estimate, Metrics
 from kgqa.config.files import config_files
 from kgqa.errors import ConfigError
 from kgqa.report.names import METHODS, RETRIEVERS, title_model
-from kgqa.report.paper import Entry, PaperTable
+from kgqa.report.paper import Entry, PaperTable, name_entries
 from kgqa.report.shares import RunShares
 
 RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
@@ -104,6 +104,14 @@ def test_rows_have_the_names_of_papers() -> None:
         "TRACE · top 5",
         "my_method",
     ]
+
+
+def test_default_is_named_next_to_another_value() -> None:
+    default, equal, other = entry("a"), entry("a", beam="5"), entry("a", beam="3")
+    for each in (default, equal, other):
+        each.run.settings = (("beam", "5", "§C.4"),)  # type: ignore[misc]
+    assert list(name_entries([default, other]).values()) == ["a · beam 5", "a · beam 3"]
+    assert list(name_entries([default, equal]).values()) == ["a", "a"]
 
 
 @pytest.mark.parametrize("text", ["all_documents", "All documents"], ids=["key", "title"])
