@@ -103,14 +103,13 @@ class SweepReport:
             by_key.setdefault(cell.key, []).append(cell)
         groups = []
         for (dataset, _, *questions), cells in by_key.items():
+            varied = [axis for axis in self.sweep.axes if axis != REPEAT]
             axes = [
-                axis
-                for axis in self.sweep.axes
-                if len({cell.cell.values.get(axis) for cell in cells}) > 1
+                axis for axis in varied if len({cell.cell.values.get(axis) for cell in cells}) > 1
             ]
             title = f"{dataset}, {pluralize(len(questions), 'question')}, {cells[0].metrics.profile_text}"
-            varied = [axis for axis in axes if axis != REPEAT]
-            groups.append((title, varied, join_repeats(cells, self.sweep.axes)))
+            # a single row has nothing that differs, but the sweep varied it
+            groups.append((title, axes or varied, join_repeats(cells, self.sweep.axes)))
         return groups
 
     @cached_property

@@ -447,6 +447,8 @@ def test_failed_cell_stops_no_other_and_is_named(
     assert "cell 0 failed: engine=llamacpp: model.path=no.gguf" in ran.out
     assert "Cells without results" in (ran.folder / "report.md").read_text()
     assert statuses(ran.folder) == ["failed", "done"]
+    # the only row has the value that the sweep varied
+    assert re.search(r"^cell +engine .*\n +1 +scripted ", ran.out, re.MULTILINE)
 
     def stumbles(session: Session, display: Display) -> Executed:
         if session.experiment.name("method") == "golden":
