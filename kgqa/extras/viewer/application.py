@@ -50,6 +50,11 @@ PAGE = 200
 MAX_RUNS = 6  # side by side
 TESTS = "Over the questions that all runs have. kgqa compare prints this table with an explanation of the columns."
 ASSETS: list[str | tuple[str, str]] = [("kgqa.extras.viewer", "assets"), ("kgqa.report", "assets")]
+# links of a sandboxed page send no cookie (SameSite), because it has another origin. This page needs none,
+# and the browser sends the cookie when it continues from here to the table
+HOME = "/home"
+HOME_PAGE = '<!doctype html><title>kgqa</title><meta http-equiv="refresh" content="0; url=/">'
+BACK = f'<nav aria-label="Back"><a href="{HOME}">← all runs</a></nav>'
 # a file's page runs only kgqa's scripts. It cannot load anything or reach this server
 SANDBOX = {
     "content-security-policy": f"sandbox allow-scripts allow-downloads allow-popups; {page_policy()}"
@@ -73,6 +78,7 @@ class Viewer:
 
         routes = [
             Route("/", self.runs),
+            Route(HOME, self.home),
             Route("/favicon.ico", self.favicon),
             Mount("/assets", StaticFiles(packages=ASSETS)),
             Route("/work", self.work),
@@ -98,6 +104,9 @@ class Viewer:
             beats=read_heartbeats(self._root), warnings=table.warn_of_simulation(page_rows),
         )  # fmt: skip
 
+    def home(self, _: Request) -> Response:
+        return _html(HOME_PAGE)
+
     def favicon(self, _: Request) -> Response:
         return _html("", 204)
 
@@ -106,15 +115,13 @@ class Viewer:
 
     def run(self, request: Request) -> Response:
         """Show the report of a run, as the run wrote it. One of another version of kgqa is written anew."""
-        from starlette.responses import FileResponse
-
         file = find_row(self._root, request.path_params["key"]).folder / "report.html"
         if not file.is_file():
             raise DataError(f"{file}: no report. Write it with kgqa report {file.parent}")
         if is_current(file):
-            return FileResponse(file, headers=SANDBOX, media_type="text/html")
+            return _sandbox(file.read_text(encoding="utf-8", errors="backslashreplace"))
         run = FinishedRun.read(file.parent)
-        return _html("".join(run_page(run, sections(run), notices(run))), headers=SANDBOX)
+        return _sandbox("".join(run_page(run, sections(run), notices(run))))
 
     def question(self, request: Request) -> Response:
         """Show one question of a run with all its calls."""
@@ -126,7 +133,7 @@ class Viewer:
         scores["judge"] = question.row["verdict"]
         facts = [("run", row.key), ("gold answer", " | ".join(question.row["gold"]))]
         facts += [(name, str(value)) for name, value in scores.items() if value is not None]
-        return _html("".join(question_page(question, facts)), headers=SANDBOX)
+        return _sandbox("".join(question_page(question, facts)))
 
     def compare(self, request: Request) -> Response:
         query, first = request.query_params, _first(request)
@@ -200,6 +207,11 @@ def _list_tests(runs: Sequence[Row]) -> Section:
     )
     section = comparison_section(compare_scores(runs), DIFFERENCE, names)
     return replace(section, text=(TESTS,))
+
+
+def _sandbox(page: str) -> Response:
+    """Return a page that can reach nothing, with a link to the table of runs."""
+    return _html(page.replace("<header>", f"<header>{BACK}", 1), headers=SANDBOX)
 
 
 def _html(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

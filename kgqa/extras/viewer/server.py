@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError
-from kgqa.extras.viewer.application import Viewer
+from kgqa.extras.viewer.application import HOME, Viewer
 from kgqa.util.optional_deps import require_packages
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ REFUSED = (
 
 @dataclass(frozen=True)
 class TokenGuard:
-    """Rejects requests without the token, which is in the first address, then in a cookie.
+    """Rejects requests without the token, which is in the first address, then in a cookie. `HOME` has nothing to hide.
 
     Other sites cannot send the cookie (SameSite), and a host name that resolves to 127.0.0.1 (DNS rebinding) is not
     one of the accepted hosts.
@@ -61,9 +61,8 @@ class TokenGuard:
         # cookies of two viewers share the host
         cookie = f"kgqa_view_{self.port}"
         is_first = self._is_token(request.query_params.get("token", ""))
-        if self._is_own_request(request) and (
-            is_first or self._is_token(request.cookies.get(cookie, ""))
-        ):
+        is_allowed = is_first or self._is_token(request.cookies.get(cookie, ""))
+        if self._is_own_request(request) and (is_allowed or request.url.path == HOME):
             response = await call_next(request)
         else:
             is_first, response = False, PlainTextResponse(REFUSED, 403)
