@@ -84,10 +84,6 @@ def _show_summary(experiment: Experiment, executed: Executed, terminal: Terminal
         terminal.line(f"warning: {MADE_UP}", alarm=True)
     if metrics.retrieval and metrics.retrieval.alarm:
         terminal.line(f"alarm: {metrics.retrieval.alarm}", alarm=True)
-    terminal.lines(
-        (f"warning: {warning}" for warning in (metrics.judge.warnings if metrics.judge else ())),
-        alarm=True,
-    )
     if metrics.failed:
         where = f"kgqa show {executed.run.folder} --failed (log: {executed.run.folder / LOG})"
         terminal.line(

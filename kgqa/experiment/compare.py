@@ -24,6 +24,7 @@ from kgqa.report.names import title_row
 from kgqa.report.page import notebook_html
 from kgqa.report.paper import name_entries, read_entries
 from kgqa.report.section import Section, Value, latex, markdown
+from kgqa.report.shares import read_judge
 from kgqa.report.warnings import find_doubts
 from kgqa.scoring.comparison import ALPHA, DIFFERENCE, HOLM, Difference, compare, pair_runs
 from kgqa.scoring.corrected import share
@@ -264,13 +265,18 @@ def describe_runs(runs: Runs, names: Mapping[str, str]) -> list[str]:
         for letter, run in runs.items()
         for text in (
             *([MADE_UP] if run.is_simulated else []),
-            *find_doubts(Metrics.read(Path(run.name))),
+            *find_doubts(_read_judged(Path(run.name))),
         )
     )
     for text, letters in group_texts(warnings).items():
         which = "" if len(letters) == len(runs) else f" ({', '.join(letters)})"
         lines.append(f"warning: {text}{which}")
     return lines
+
+
+def _read_judged(folder: Path) -> Metrics:
+    metrics = Metrics.read(folder)
+    return metrics.replace(judge=read_judge(folder, metrics))
 
 
 def name_by_differences(runs: Runs) -> dict[str, str]:

@@ -286,6 +286,7 @@ def _evaluate(answered: AnsweredQuestions, judged: JudgeMetrics | None) -> Evalu
         notes=() if answered.folder else (_count(answered),),
         warnings=(
             *find_worthless_answers(scores),
+            *(judged.warnings if judged else ()),
             *find_missing_verdicts(judged),
             *inputs,
             *undefined,

@@ -151,11 +151,7 @@ def judge_sections(judged: JudgeMetrics | None) -> list[Section]:
         **{f"prompt {template}": digest for template, digest in judged.prompts.items()},
         **dict(cost_rows(judged.cost)),
     }
-    warnings = tuple(f"**Warning**: {warning}." for warning in judged.warnings)
-    text = (
-        *warnings,
-        "Answers without a verdict are unscored: they count neither as right nor as wrong.",
-    )
+    text = ("Answers without a verdict are unscored: they count neither as right nor as wrong.",)
     agreement = agreement_section(
         "Judge against exact match", ("judge", "EM"), judged.agreement_with_em
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from kgqa.artifacts.evaluation import EVALUATION, read_evaluation
-from kgqa.artifacts.metrics import JudgeMetrics
+from kgqa.artifacts.metrics import JudgeMetrics, Metrics
 from kgqa.artifacts.predictions import run_predictions
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import read_questions
@@ -49,7 +50,7 @@ def read_shares(run: FinishedRun) -> RunShares:
         for name, metric in METRICS.items()
         if reads_passages or metric.of != "passages"
     }
-    judge = read_judge(run)
+    judge = read_judge(run.folder, run.metrics)
     if judge and (run.folder / VERDICTS).is_file():
         shares["judge"] = {
             key: judgement.share for key, judgement in read_verdicts(run.folder).items()
@@ -57,9 +58,9 @@ def read_shares(run: FinishedRun) -> RunShares:
     return RunShares((run.choices["dataset"], run.metrics.profile, *predictions), shares, judge)
 
 
-def read_judge(run: FinishedRun) -> JudgeMetrics | None:
-    """Return the judge's summary of the run, or that of a later `kgqa evaluate` of the same answers."""
-    if not (run.folder / EVALUATION).is_file():
-        return run.metrics.judge
-    evaluation = read_evaluation(run.folder, run.metrics)
-    return (evaluation.judge if evaluation else None) or run.metrics.judge
+def read_judge(folder: Path, metrics: Metrics) -> JudgeMetrics | None:
+    """Return the judge's summary of a run, or that of a later `kgqa evaluate` of the same answers."""
+    if not (folder / EVALUATION).is_file():
+        return metrics.judge
+    evaluation = read_evaluation(folder, metrics)
+    return (evaluation.judge if evaluation else None) or metrics.judge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import fsum
 from pathlib import Path
@@ -26,9 +26,13 @@ class DoneCell:
     run: FinishedRun
 
     @cached_property
+    def judged_run(self) -> FinishedRun:
+        """Return the run with the judge of a later `kgqa evaluate`."""
+        return replace(self.run, metrics=self.run.metrics.replace(judge=self.read.judge))
+
+    @property
     def metrics(self) -> Metrics:
-        """Return the run's metrics, with the judge of a later `kgqa evaluate`."""
-        return self.run.metrics.replace(judge=self.read.judge)
+        return self.judged_run.metrics
 
     @cached_property
     def read(self) -> RunShares:

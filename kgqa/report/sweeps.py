@@ -152,7 +152,7 @@ class SweepReport:
 
     def _list_once(self, list_texts: Callable[[FinishedRun], list[str]]) -> list[str]:
         groups = group_texts(
-            (cell.cell.number, text) for cell in self.done for text in list_texts(cell.run)
+            (cell.cell.number, text) for cell in self.done for text in list_texts(cell.judged_run)
         )
         return [
             text if len(numbers) == len(self.cells) else f"{text} ({_cells(numbers)})"

@@ -28,7 +28,11 @@ def find_warnings(run: FinishedRun) -> list[str]:
 
 
 def find_doubts(metrics: Metrics) -> list[str]:
-    """Return the warnings about scores that are probably not those of the method."""
+    """Return the warnings about scores that are probably not those of the method, or too high by the judge."""
+    return [*(metrics.judge.warnings if metrics.judge else ()), *_find_wrong_scores(metrics)]
+
+
+def _find_wrong_scores(metrics: Metrics) -> list[str]:
     return [
         *find_worthless_answers(metrics),
         *find_missing_verdicts(metrics.judge),
@@ -37,8 +41,13 @@ def find_doubts(metrics: Metrics) -> list[str]:
 
 
 def name_doubts(rows: Iterable[tuple[str, Metrics]]) -> list[str]:
-    """Return these warnings as sentences for a caption, each after the names of the rows that have it."""
-    return join_names((name, f"{text}.") for name, metrics in rows for text in find_doubts(metrics))
+    """Return the warnings about wrong scores as sentences for a caption, each after the names of the rows that have it.
+
+    A table that shows no judge has no warning about it.
+    """
+    return join_names(
+        (name, f"{text}.") for name, metrics in rows for text in _find_wrong_scores(metrics)
+    )
 
 
 def find_bad_inputs(metrics: Metrics) -> Iterator[str]:

@@ -87,7 +87,7 @@ def _correct(cells: Sequence[PlannedCell]) -> Iterator[tuple[str, str, str]]:
     """Yield the cells with labels: the accuracy by the judge of `kgqa evaluate`, and the corrected one."""
     for cell in cells:
         for run in cell.tests:
-            judge = read_judge(run.finished) if run.finished else None
+            judge = read_judge(run.finished.folder, run.finished.metrics) if run.finished else None
             if judge and judge.corrected:
                 yield (
                     f"{cell.published.row} · {cell.published.column}",

@@ -364,7 +364,7 @@ def test_judge_without_labels_is_marked(kgqa: Kgqa) -> None:
     folder = answered(kgqa)
     ran = kgqa("evaluate", str(folder), "judge=three_way", *JUDGED_BY)
     assert "Warning: this accuracy is not calibrated" in ran.out
-    assert "Warning: the judge is the reader" in ran.out
+    assert "warning: the judge is the reader" in ran.out
 
 
 def test_sheet_is_filled_and_corrects_a_sweep(kgqa: Kgqa) -> None:

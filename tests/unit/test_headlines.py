@@ -12,7 +12,12 @@ import pytest
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, Flagged, Metrics
 from kgqa.artifacts.run import FinishedRun
 from kgqa.report.run_report import Headline, accuracy_text, headlines, notices
-from kgqa.report.warnings import find_cut_prompts, find_missing_verdicts, find_worthless_answers
+from kgqa.report.warnings import (
+    find_cut_prompts,
+    find_doubts,
+    find_missing_verdicts,
+    find_worthless_answers,
+)
 from kgqa.util.text import duration
 
 RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
@@ -178,6 +183,13 @@ def test_missing_verdicts_have_a_warning(failed: int, unscored: int, expected: l
     changed = judge.replace(questions=100, failed=failed, unscored=unscored)
     assert list(find_missing_verdicts(changed)) == expected
     assert list(find_missing_verdicts(None)) == []
+
+
+def test_judge_that_is_the_reader_has_a_warning() -> None:
+    metrics = Metrics.read(RUN)
+    reader = "the judge is the reader: smollm2_135m grades its own answers"
+    assert find_doubts(metrics)[0] == reader
+    assert not any(reader in text for text in find_doubts(metrics.replace(judge=None)))
 
 
 @pytest.mark.parametrize(
