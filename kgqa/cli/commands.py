@@ -445,8 +445,8 @@ SYSTEM_COMMANDS = (
         "new prompt",
         "copy a prompt of a method into prompts/, where yours replaces the original",
         "kgqa new prompt trace/select",
-        "kgqa.cli.system:new",
-        "NAME  METHOD/TEMPLATE, e.g. trace/select (kgqa run dry_run=true --prompts prints the prompts of a method)",
+        "kgqa.cli.system:new_prompt",
+        "[NAME]  the template, e.g. trace/select (default: list the templates with the runs that use them)",
     ),
     Command(
         "new model",

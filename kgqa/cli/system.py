@@ -13,8 +13,8 @@ from kgqa.artifacts.run import find_run
 from kgqa.cache.maintenance import check, export_calls, import_calls, prune, stats
 from kgqa.cache.store import FILE
 from kgqa.cli.terminal import Terminal
-from kgqa.config.files import config_files
-from kgqa.config.scaffolding import copy_prompt, write_scaffold
+from kgqa.config.prompt_runs import list_prompt_runs
+from kgqa.config.scaffolding import copy_prompt, shipped_templates, write_scaffold
 from kgqa.errors import ConfigError
 from kgqa.experiment.replay import replay
 from kgqa.scoring.questions import BUILT_IN
@@ -29,7 +29,6 @@ FIRST_RUNS = {
     "retriever": "kgqa run retriever={name} method=retrieve_only dataset=demo",
     "metric": "kgqa run method=golden dataset=demo engine=scripted limit=3",
     "judge": "kgqa run method=golden judge={name} dataset=demo engine=scripted limit=3",
-    "prompt": "kgqa run method={name} dataset=demo limit=3 dry_run=true --prompts",
     "model": "kgqa run model={name} method=no_context dataset=demo limit=3",
 }
 
@@ -156,12 +155,8 @@ def new(args: Namespace, terminal: Terminal) -> None:
     group, (name, *source) = args.command.name.split()[1], args.positionals
     if group == "metric" and name in BUILT_IN:
         raise ConfigError(f"{name}: kgqa has a metric of this name. Choose another name.")
-    files = [copy_prompt(name)] if group == "prompt" else write_scaffold(group, name, *source)
+    files = write_scaffold(group, name, *source)
     terminal.lines(files)
-    if group == "prompt":
-        folder = name.partition("/")[0]
-        # several methods share the prompts of reader/
-        name = folder if folder in config_files("method") else "NAME"
     terminal.line(f"\nNext:\n  {FIRST_RUNS[group].format(name=name)}")
     if group == "judge":
         terminal.line(
@@ -171,3 +166,20 @@ def new(args: Namespace, terminal: Terminal) -> None:
     terminal.lines(
         f"  {install}python -m pytest {file}" for file in files if file.name.startswith("test_")
     )
+
+
+def new_prompt(args: Namespace, terminal: Terminal) -> None:
+    """Copy a template to change, or list the templates with the runs that use them."""
+    if not args.positionals:
+        rows = [(name, ", ".join(list_prompt_runs(name))) for name in shipped_templates()]
+        terminal.table(("template", "used by kgqa run with"), rows, fixed=1)
+        terminal.line("Copy one to change it: kgqa new prompt TEMPLATE")
+        return
+    (name,) = args.positionals
+    terminal.line(copy_prompt(name))
+    first, *others = list_prompt_runs(name)
+    demo = "" if "dataset=" in first else " dataset=demo"
+    run = f"kgqa run {first}{demo} limit=3"
+    terminal.line(f"\nChange the file. Next:\n  {run} dry_run=true --prompts\n  {run}")
+    if others:
+        terminal.line(f"also used by: {', '.join(others)}")

@@ -8,6 +8,7 @@ from keyword import iskeyword
 from pathlib import Path
 
 from kgqa.config.files import config_files
+from kgqa.config.prompt_runs import list_prompt_runs
 from kgqa.errors import ConfigError, nearest
 from kgqa.util.hub import HUB_NAME
 from kgqa.util.places import package_conf, package_folder, prompt_folders, user_conf, user_folder
@@ -61,8 +62,18 @@ def copy_prompt(name: str) -> Path:
     names = shipped_templates()
     if name not in names:
         method = name.partition("/")[0]
-        choices = [each for each in names if each.startswith(f"{method}/")] or names
-        raise ConfigError(f"{name}: no method of kgqa has this template. {nearest(name, choices)}")
+        choices = [
+            each
+            for each in names
+            if each.startswith(f"{method}/")
+            or any(f"method={method}" in words.split() for words in list_prompt_runs(each))
+        ]
+        # all names would be a long list
+        hint = f"{nearest(name, choices or names)} "
+        hint = hint if choices or hint.startswith("Did") else ""
+        raise ConfigError(
+            f"{name}: kgqa has no template of this name. {hint}List all: kgqa new prompt"
+        )
     if copied.exists():
         raise ConfigError(f"{copied}: this file exists. Edit it.")
     copied.parent.mkdir(parents=True, exist_ok=True)

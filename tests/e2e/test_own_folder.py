@@ -437,7 +437,7 @@ def test_runs_with_other_prompts_differ_in_the_list(kgqa: Run, tmp_path: Path) -
     line = "run method=golden dataset=demo engine=scripted limit=2"
     kgqa(line)
     assert "code, prompts or data" not in kgqa("runs")
-    assert "kgqa run method=NAME dataset=demo" in kgqa("new prompt reader/answer")
+    kgqa("new prompt reader/answer")
     template = tmp_path / "prompts" / "reader" / "answer.j2"
     template.write_text(
         template.read_text(encoding="utf-8").replace(
@@ -460,7 +460,7 @@ def test_own_prompt_is_a_copy_of_a_known_prompt(kgqa: Run, tmp_path: Path) -> No
         (tmp_path / "prompts" / "trace" / "select.j2").read_text(encoding="utf-8").startswith("{#")
     )
     assert "select.j2: this file exists. Edit it" in kgqa("new prompt trace/select")
-    assert "trace/selct: no method of kgqa has this template. Did you mean trace/select" in kgqa(
+    assert "trace/selct: kgqa has no template of this name. Did you mean trace/select" in kgqa(
         "new prompt trace/selct"
     )
     (tmp_path / "prompts" / "trace" / "selct.j2").write_text("", encoding="utf-8")
@@ -489,5 +489,26 @@ def test_broken_files_are_rows_of_models_and_doctor(kgqa: Run, tmp_path: Path) -
 
 def test_unknown_prompt_gets_the_prompts_of_its_method(kgqa: Run) -> None:
     message = kgqa("new prompt trace/zzz")
-    assert "Choose from: trace/" in message
-    assert "ircot" not in message
+    assert "reader/answer, trace/answer_released" in message
+    assert "cot/" not in message
+
+
+def test_method_without_own_templates_names_those_it_uses(kgqa: Run) -> None:
+    message = kgqa("new prompt ircot/reason")
+    assert "Choose from: few_shot/answer, few_shot/titles. List all: kgqa new prompt" in message
+
+
+def test_prompts_are_listed_with_the_runs_that_use_them(kgqa: Run) -> None:
+    lines = [" ".join(line.split()) for line in kgqa("new prompt").splitlines()]
+    assert "few_shot/answer method=ircot, method=retrieve_read" in lines
+    assert "judge/kgp method=golden judge=kgp" in lines
+
+
+def test_copied_prompt_is_in_the_run_that_follows(kgqa: Run, tmp_path: Path) -> None:
+    out = kgqa("new prompt reader/answer")
+    assert "also used by: method=all_documents, method=golden, method=trace" in out
+    template = tmp_path / "prompts" / "reader" / "answer.j2"
+    text = template.read_text("utf-8").replace("{% block user %}", "{% block user %}Be brief.")
+    template.write_text(text, "utf-8")
+    (command,) = (line.strip() for line in out.splitlines() if "--prompts" in line)
+    assert "Be brief." in kgqa(f"{command.removeprefix('kgqa ')} engine=scripted")
