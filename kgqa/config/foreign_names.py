@@ -83,7 +83,7 @@ KEYS: dict[str, str] = {
     "num_seeds": _SEEDS, "seeds": _SEEDS,
     **dict.fromkeys(("debug", "log", "log_level", "quiet", "verbose"), _LOG),
     **dict.fromkeys(("config", "config_file", "preset"), _PRESET),
-    "sweep": _SWEEP, "budget": _BUDGET,
+    **dict.fromkeys(("sweep", "sweep_name", "name", "exp_name", "experiment_name"), _SWEEP), "budget": _BUDGET,
     "system": _SYSTEM, "system_prompt": _SYSTEM,
     "few_shot": _SHOTS, "fewshot": _SHOTS, "n_shot": _SHOTS, "num_fewshot": _SHOTS, "shots": _SHOTS,
     "metric": _METRIC, "metrics": _METRIC,

@@ -53,6 +53,8 @@ def test_spelling_of_a_paper_is_understood(word: str, name: str) -> None:
         ("method=trace beam=3", "Did you mean method.beam?"),
         ("split=train", "Did you mean dataset.split?"),
         ("max_samples=5", "Use limit=N"),
+        ("sweep_name=first", "sweep.name= names a sweep"),
+        ("name=first", "To name one run: run_name=NAME"),
         ("method=tarce", "Did you mean trace"),
         ("METHOD=trace", "Did you mean method"),
         ("retriever=faiss", "retriever=dense retriever.backend=hnsw"),
