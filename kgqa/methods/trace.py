@@ -239,7 +239,10 @@ class Trace:
 
     def __post_init__(self) -> None:
         if self.chains > self.beam:
-            raise ConfigError(f"method.chains={self.chains}: cannot exceed method.beam={self.beam}")
+            raise ConfigError(
+                f"method.chains={self.chains}: more than method.beam={self.beam}, the chains that are kept. "
+                f"Set method.chains={self.beam}, or method.beam={self.chains}"
+            )
         if not self.ranker and (self.top is not None or not self.selector):
             raise ConfigError(
                 "method.ranker=false: method.top and method.selector=false need the ranker"

@@ -765,7 +765,7 @@ def test_failed_cell_is_to_be_corrected_first(kgqa: Kgqa, monkeypatch: pytest.Mo
     monkeypatch.setattr("kgqa.cli.sweep.command_line", lambda: "kgqa run again")
     ran = kgqa("run", "-m", "method=trace", "method.beam=3,5", "limit=1", *QUICK)
     assert (
-        "cell 0 failed: method.beam=3: method.chains=5: cannot exceed method.beam=3"
+        "cell 0 failed: method.beam=3: method.chains=5: more than method.beam=3"
         in ran.out + ran.err
     )
     assert "Once what failed is corrected, continue with: kgqa run again" in ran.out
