@@ -16,6 +16,7 @@ from functools import lru_cache
 from math import sqrt
 
 from kgqa.artifacts.metrics import METRICS, Metrics
+from kgqa.artifacts.run import SCRIPTED
 from kgqa.cache.store import CallCache, StoredUsage
 from kgqa.errors import DataError
 from kgqa.experiment.dry_run import PlannedCalls
@@ -183,12 +184,16 @@ def _estimate_role(
             for tokens, replies in ((read.low, output_tokens.low), (read.high, output_tokens.high))
         )
         usd = Range(low, high)
-    if usages:
+    if role.engine.endswith(f"@{SCRIPTED}"):
+        seconds = Range()
+        notes.append(f"time: engine={SCRIPTED} calls no model, so its replies take no time")
+    elif usages:
         seconds = _estimate_seconds(role, usages, read * (1 - cached) + output_tokens * WRITTEN)
-        notes.append(f"speed of {pluralize(len(usages), 'cached call')} of {role.engine}")
+        calls_measured = pluralize(len(usages), "earlier call")
+        notes.append(f"time: at the speed of {calls_measured} of {role.engine} in the call cache")
     else:
         notes.append(
-            f"no call of {role.engine} is in the call cache. A run with limit=3 measures its speed"
+            f"time: no call of {role.engine} is in the call cache. A run with limit=3 measures its speed"
         )
     return Estimated(
         role.every.calls, role.new.calls, read + output_tokens, seconds, usd, tuple(notes)
@@ -201,11 +206,14 @@ def _expected_calls(
     """Return the number of new calls, and what it rests on."""
     most, programs = float(role.new.calls), len(role.new_programs)
     if history:
-        note = f"calls of {pluralize(history.runs, 'finished run')} of {method}"
+        note = f"calls: as many per question as in {pluralize(history.runs, 'finished run')} of {method} here"
         return history.calls_of(programs).up_to(most), [note]
     if programs == role.new.calls:
         return Range.at(most), []
-    note = f"no finished run{method and f' of {method}'}: from one call per question and role to all planned calls"
+    note = (
+        "calls: from one per question and role to all planned calls, because "
+        f"no run{method and f' of {method}'} is finished here"
+    )
     return Range(programs, most), [note]
 
 
