@@ -17,7 +17,7 @@ from kgqa.artifacts.sweep import Cell
 from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
-from kgqa.report.columns import SEPARATOR, group_texts, list_missing
+from kgqa.report.columns import JUDGE_ACCURACY, SEPARATOR, group_texts, list_missing
 from kgqa.report.comparison import ComparisonTable
 from kgqa.report.evaluation import CORRECTED_P, comparison_section
 from kgqa.report.names import title_row
@@ -167,7 +167,9 @@ def compare_answers(
     runs = name_runs(opened, common=in_all)
     scores = compare_share_tests(runs)
     verdicts, notes = _verdicts(runs)
-    tested = _choose_metrics({**scores, **({JUDGE: verdicts} if verdicts else {})}, metrics)
+    tested = _choose_metrics(
+        {**scores, **({JUDGE_ACCURACY: verdicts} if verdicts else {})}, metrics
+    )
     labels = name_by_differences(runs)
     reference = None if baseline is None else _find_baseline(baseline, runs, labels)
     pairs = pair_runs(list(runs), reference)
@@ -211,12 +213,12 @@ def _choose_metrics(
     """Return the scores of these metrics by label, or all. Raises ConfigError: the runs share no verdicts."""
     if not metrics:
         return scores
-    if JUDGE in metrics and JUDGE not in scores:
+    if JUDGE in metrics and JUDGE_ACCURACY not in scores:
         raise ConfigError(
             f"metrics={JUDGE}: these runs have no verdicts of the same judge. "
             "Run kgqa evaluate RUN … judge=NAME with all of them"
         )
-    labels = [JUDGE if name == JUDGE else METRICS[name].label for name in metrics]
+    labels = [JUDGE_ACCURACY if name == JUDGE else METRICS[name].label for name in metrics]
     return {label: scores[label] for label in labels}
 
 

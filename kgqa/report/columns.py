@@ -15,6 +15,7 @@ from kgqa.util.text import pluralize
 T = TypeVar("T")
 # between the settings in the name of a run
 SEPARATOR = " · "
+JUDGE_ACCURACY, CORRECTED_ACCURACY = "judge accuracy", "judge accuracy, corrected"
 # keys with values that need no key next to them
 _SELF_EXPLANATORY = ("method", "model", "dataset", "retriever")
 _NAMES = {SET: "few-shot set", "method.few_shot.sample": "few-shot set"}
@@ -224,13 +225,13 @@ COSTS = {"calls": _CALLS, "tokens": _TOKENS, "seconds": _SECONDS, "usd": _DOLLAR
 # costs are as if nothing had been cached, so that they do not depend on the order of the cells
 _OTHERS = (
     Column(
-        "judge",
+        JUDGE_ACCURACY,
         lambda metrics: _measured(metrics.judge.accuracy) if metrics.judge else None,
         "judge",
-        brief="judge",
+        brief=JUDGE_ACCURACY,
     ),
     Column(
-        "judge, corrected",
+        CORRECTED_ACCURACY,
         lambda metrics: _measured((metrics.judge and metrics.judge.corrected) or UNDEFINED),
     ),
     Column(

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from kgqa.artifacts.sweep import Cell
-from kgqa.report.columns import list_missing
+from kgqa.report.columns import JUDGE_ACCURACY, list_missing
 from kgqa.report.evaluation import CORRECTED_P, p_text
 from kgqa.report.names import DATASETS, title_row, title_rules
 from kgqa.report.paper import TESTS, Entry, list_used, name_entries, warn_of_simulation
@@ -145,7 +145,7 @@ class ComparisonTable:
     @property
     def _judged(self) -> list[Entry]:
         """Return the runs with verdicts that are compared."""
-        is_judged = any(each.metric == "judge" for each in self.differences)
+        is_judged = any(each.metric == JUDGE_ACCURACY for each in self.differences)
         return list(self.entries.values()) if is_judged else []
 
     def section(self) -> Section:

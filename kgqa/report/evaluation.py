@@ -7,6 +7,7 @@ from itertools import chain
 
 from kgqa.artifacts.evaluation import Calibration, Consistency, Evaluation
 from kgqa.artifacts.metrics import Estimate
+from kgqa.report.columns import JUDGE_ACCURACY
 from kgqa.report.run_report import breakdown_sections, judge_sections, scores_section
 from kgqa.report.section import MarkedCell, Section, Value
 from kgqa.scoring.comparison import ALPHA, HOLM, Difference, questions_needed
@@ -97,7 +98,7 @@ def calibration_sections(calibrations: Sequence[tuple[str, Calibration]]) -> lis
         *(
             "answers",
             "judged",
-            "judge says",
+            JUDGE_ACCURACY,
             "corrected",
             "labels",
             "sensitivity",
@@ -112,7 +113,7 @@ def calibration_sections(calibrations: Sequence[tuple[str, Calibration]]) -> lis
     )
     calibrated = any(each.source for _, each in calibrations)
     text = (*warnings, _CORRECTED if calibrated else _UNCALIBRATED)
-    sections = [Section("Accuracy by the judge", header, rows, text)]
+    sections = [Section("Judge accuracy", header, rows, text)]
     if len(calibrations) == 1:
         sections.append(_length_section(calibrations[0][1]))
     checked = [(name, each.consistency) for name, each in calibrations if each.consistency]

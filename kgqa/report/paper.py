@@ -16,7 +16,9 @@ from kgqa.config.overrides import override_values
 from kgqa.config.run_keys import RunSettings
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.report.columns import (
+    CORRECTED_ACCURACY,
     COSTS,
+    JUDGE_ACCURACY,
     Measured,
     describe_extraction,
     list_missing,
@@ -51,7 +53,7 @@ NOT_IN_ROWS = {
 }
 OF_DATASET = "dataset."
 # scores without an entry in METRICS
-OTHERS = {"judge": "judge", "corrected": "corrected"}
+OTHERS = {"judge": JUDGE_ACCURACY, "corrected": CORRECTED_ACCURACY}
 COST_LABELS = {"calls": "calls", "tokens": "tokens", "seconds": "model s", "usd": "USD"}
 TESTS = "McNemar's exact test for scores of right or wrong, otherwise a paired permutation test"
 _FILES = {"latex": "table.tex", "md": "table.md", "csv": "table.csv"}

@@ -8,6 +8,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from math import ceil
 from pathlib import Path
 
+from kgqa.report.columns import JUDGE_ACCURACY
 from kgqa.report.page import sections_page
 from kgqa.report.plots import Plot, Point, Series
 from kgqa.report.section import FILES, MarkedCell, Section, latex, markdown
@@ -146,7 +147,7 @@ class Reproduction:
             self.rules_section(),
             Section(
                 "Judge, corrected by labels",
-                ("cell", "judge says", "corrected"),
+                ("cell", JUDGE_ACCURACY, "corrected"),
                 self.corrected,
                 (CORRECTED,),
             ),

@@ -29,6 +29,7 @@ from kgqa.artifacts.schema import Artifact, read
 from kgqa.config.files import flatten
 from kgqa.datasets.verified import read_labels
 from kgqa.errors import DataError
+from kgqa.report.columns import JUDGE_ACCURACY
 from kgqa.report.flags import flags_section
 from kgqa.report.section import Section, Value, cell_text
 from kgqa.report.warnings import find_warnings
@@ -382,7 +383,7 @@ def headlines(metrics: Metrics) -> list[Headline]:
         metric.label: metrics.score(name) for name, metric in METRICS.items() if metric.tested
     }
     if metrics.judge:
-        scores["judge"] = metrics.judge.accuracy
+        scores[JUDGE_ACCURACY] = metrics.judge.accuracy
     lines = [
         Headline(label, f"{score.mean:.1f}", f"{score.low:.1f} to {score.high:.1f}")
         for label, score in scores.items()
@@ -461,7 +462,7 @@ def _score_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> Rows:
                 f"{score}  of all, {only} of {only.n:,}" if only else str(score),
             )
     if judged:
-        yield f"accuracy by {judged.judge}", accuracy_text(judged)
+        yield f"{JUDGE_ACCURACY} ({judged.judge})", accuracy_text(judged)
     if (wording := summary.wording) and wording.words is not None:
         yield (
             "answers",

@@ -12,6 +12,7 @@ from kgqa.artifacts.run import UPPER_BOUNDS, FinishedRun, choose_named
 from kgqa.artifacts.sweep import REPEAT, Cell, Sweep
 from kgqa.errors import DataError
 from kgqa.report.columns import (
+    JUDGE_ACCURACY,
     SEPARATOR,
     Column,
     Measured,
@@ -237,13 +238,14 @@ def _name_runs(group: Iterable[SweepRow], axes: Sequence[str]) -> list[tuple[str
 
 
 def _list_common(group: Sequence[SweepRow]) -> list[str]:
-    """Return the method, the model and the engine, each if all runs that have one have the same."""
+    """Return the method, the model, the engine and the judge, each if all runs that have one have the same."""
     common: list[str] = []
     for name in ("method", "model", "engine"):
         choices = [choose_named(each.run.choices) for row in group for each in row.repeats]
         values = {chosen[name] for chosen in choices if name in chosen}
         common += values if len(values) == 1 else []
-    return common
+    judges = {f"judge {each.judge.judge}" for row in group for each in row.metrics if each.judge}
+    return [*common, *(judges if len(judges) == 1 else [])]
 
 
 def _find_bounds(group: Sequence[SweepRow]) -> set[int]:
@@ -311,7 +313,7 @@ def _find_worse(
 def _repeats(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
     """Return the tested scores of each repeat, the spread between them, and pass@k where calls are sampled."""
     tested = {metric.name: metric.label for metric in METRICS.values() if metric.tested} | {
-        "judge": "judge"
+        "judge": JUDGE_ACCURACY
     }
     count = max(len(row.repeats) for row in group)
     rows = list[tuple[Value, ...]]()

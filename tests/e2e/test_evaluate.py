@@ -382,7 +382,7 @@ def test_sheet_is_filled_and_corrects_a_sweep(kgqa: Kgqa) -> None:
     write_file("labels.csv", "\n".join(filled) + "\n")
     ran = kgqa("evaluate", "two", "judge=em", "labels=labels.csv")
     assert ran.code == 0, ran.err
-    assert "Accuracy by the judge" in ran.out
+    assert "Judge accuracy" in ran.out
     assert "Ranks under each judge" in ran.out
     assert "corrected" in ran.out
     assert ran.out.count("evaluation.json") == 2

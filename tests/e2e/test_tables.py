@@ -131,10 +131,10 @@ def test_judge_of_a_later_evaluation_has_a_column(kgqa: Kgqa, sweep: str) -> Non
     ran = kgqa("report", sweep, "--table", "paper", "--format", "md", "metrics=judge")
     assert ran.code == 0, ran.err
     text = Path(ran.out.strip()).read_text(encoding="utf-8")
-    assert "demo judge" in text
+    assert "demo judge accuracy" in text
     assert "The judge is not calibrated." in text
     assert kgqa("report", sweep, "--format", "md").code == 0
-    assert "| judge |" in Path("outputs/sweeps/main/report.md").read_text(encoding="utf-8")
+    assert "| judge accuracy |" in Path("outputs/sweeps/main/report.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def test_calibration_row_fits_its_header() -> None:
     assert rows[0] == {
         "answers": "best",
         "judged": "50",
-        "judge says": "70.0  [0.0, 100.0]",
+        "judge accuracy": "70.0  [0.0, 100.0]",
         "corrected": "50.0  [0.0, 100.0]",
         "labels": "20",
         "sensitivity": "90.0  [0.0, 100.0]",

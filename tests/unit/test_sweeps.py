@@ -235,7 +235,7 @@ def test_frontier_has_what_no_other_beats(
         ("failed questions", ({"failed": 2}, {"failed": 0}, {"failed": 1}), "3 of 18"),
         ("failed questions", ({"failed": 0}, {"failed": 2}), "2 of 12"),
         ("failed questions", ({"failed": 0}, {"failed": 0}), None),
-        ("judge, corrected", ({"judge": None}, {"judge": None}), None),
+        ("judge accuracy, corrected", ({"judge": None}, {"judge": None}), None),
     ],
     ids=["failed", "one run failed", "none failed", "not judged"],
 )

@@ -19,6 +19,8 @@ from kgqa.artifacts.run import SCRIPTED, RunEntry, list_runs, list_sweeps, read_
 from kgqa.artifacts.sweep import REPEAT, Sweep, questions_asked
 from kgqa.errors import DataError
 from kgqa.report.columns import (
+    CORRECTED_ACCURACY,
+    JUDGE_ACCURACY,
     SEPARATOR,
     Measured,
     choose_keys,
@@ -44,7 +46,7 @@ _IN_COLUMNS = ("dataset", "model", "engine")
 _CHANGES = 3  # settings in a title
 COSTS = ("USD / question", "tokens / question")
 # scores with their intervals in the table. Other scores have theirs in a tooltip, so that the table fits a laptop
-WITH_INTERVALS = ("EM", "F1", "judge", "judge, corrected")
+WITH_INTERVALS = ("EM", "F1", JUDGE_ACCURACY, CORRECTED_ACCURACY)
 NO_MODEL = "no model"
 
 
