@@ -73,8 +73,19 @@ def build_command(method: str, file: Path, url: str) -> list[str]:
     return [sys.executable, "-m", "kgqa", "run", *METHODS[method], *data, *server, *FAST]
 
 
-def build_loop_command(course: Course, file: Path, url: str) -> list[str]:
-    """Return the command of the plain loop, after writing questions and passages of a MuSiQue file for it."""
+def build_loop_command(course: Course, file: Path, url: str, run: Path) -> list[str]:
+    """Return the command of the plain loop. That of IRCoT searches itself, that of TRACE repeats the calls of `run`."""
+    slots = str(2 * course.slots)
+    if course.method == "trace":
+        options = ["--url", url, "--run", str(run), "--slots", slots]
+        return [sys.executable, "-m", "scripts.bench.rounds", *options]
+    questions, corpus = write_plain_files(file)
+    options = ["--url", url, "--questions", str(questions), "--corpus", str(corpus)]
+    return [sys.executable, str(ROOT / "scripts/bench/loop.py"), *options, "--slots", slots]
+
+
+def write_plain_files(file: Path) -> tuple[Path, Path]:
+    """Write the questions and the passages of a MuSiQue file to files of their own, and return these."""
     records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     questions, corpus = file.with_suffix(".questions"), file.with_suffix(".corpus")
     questions.write_text(
@@ -89,16 +100,7 @@ def build_loop_command(course: Course, file: Path, url: str) -> list[str]:
         json.dumps({"id": title, "title": title, "text": text}) + "\n" for title, text in passages
     ]
     corpus.write_text("".join(rows), encoding="utf-8")
-    files = ["--questions", str(questions), "--corpus", str(corpus)]
-    return [
-        sys.executable,
-        str(ROOT / "scripts/bench/loop.py"),
-        "--url",
-        url,
-        *files,
-        "--slots",
-        str(2 * course.slots),
-    ]
+    return questions, corpus
 
 
 def measure_courses(repeats: int) -> Iterator[tuple[str, str, str]]:
@@ -106,14 +108,16 @@ def measure_courses(repeats: int) -> Iterator[tuple[str, str, str]]:
     with serve_endpoint() as url, tempfile.TemporaryDirectory() as name:
         for course in COURSES:
             file = write_questions(Path(name) / f"{course.questions}.jsonl", course.questions)
-            runners = {"kgqa": build_command(course.method, file, url)}
-            if course.method == "ircot":
-                runners["aiohttp"] = build_loop_command(course, file, url)
-            stats: dict[str, list[dict[str, float]]] = {runner: [] for runner in runners}
+            stats: dict[str, list[dict[str, float]]] = {"kgqa": [], "aiohttp": []}
             for _ in range(repeats):
-                for runner, command in runners.items():
+                folder = Path(tempfile.mkdtemp(dir=name))
+                commands = {
+                    "kgqa": build_command(course.method, file, url),
+                    "aiohttp": build_loop_command(course, file, url, folder / "run"),
+                }
+                for runner, command in commands.items():
                     get_json(f"{url}/reset?slots={course.slots}&{TIMES}")
-                    measure_command(command, Path(tempfile.mkdtemp(dir=name)))
+                    measure_command(command, folder)
                     stats[runner].append(get_json(f"{url}/stats"))
             spans = {
                 runner: median(each["span"] for each in measured)
@@ -122,9 +126,7 @@ def measure_courses(repeats: int) -> Iterator[tuple[str, str, str]]:
             for runner, measured in stats.items():
                 efficiency = [each["efficiency"] for each in measured]
                 values = " ".join(f"{value:.2f}" for value in efficiency)
-                ratio = (
-                    f"{spans[runner] / spans['aiohttp']:.2f}× aiohttp" if "aiohttp" in spans else ""
-                )
+                ratio = f"{spans[runner] / spans['aiohttp']:.2f}× aiohttp"
                 label = f"{course.method}, {course.slots} slots, {runner}: efficiency"
                 yield label, f"{median(efficiency):.2f} ({values})", ratio
 
