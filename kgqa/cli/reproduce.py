@@ -36,20 +36,29 @@ def reproduce(args: Namespace, terminal: Terminal) -> int:
     request = _with_trained(
         ReproduceRequest.of(args.positionals[0], args.overrides), args, terminal
     )
-    cells = request.cells
-    terminal.lines(request.lines())
-    if request.keys.dry_run and not args.plan:
-        if request.protocol:
-            raise ConfigError("dry_run=true does not work with protocol=paper. Use --plan")
-        _show_differences(request.differences, terminal)
-    if not cells and (args.plan or request.keys.dry_run):
+    terminal.line(request.heading)
+    if not (args.plan or request.keys.dry_run):
+        terminal.lines(request.list_reasons())
+        return _run(request, terminal) or (0 if request.cells else 2)
+    code = _plan(request, args, terminal)
+    terminal.lines(request.list_reasons())
+    if not request.cells:
         _show_remedies(request, terminal)
-        return 2
-    if args.plan:
-        return show_stages(request.stages(), terminal)
-    if request.keys.dry_run:
-        return show_estimates(cells, terminal)
-    return _run(request, terminal) or (0 if cells else 2)
+    return code
+
+
+def _plan(request: ReproduceRequest, args: Namespace, terminal: Terminal) -> int:
+    """Show the calls of the cells, and without --plan what differs from the paper. Return 2 if a cell cannot run."""
+    if not args.plan and request.protocol:
+        raise ConfigError("dry_run=true does not work with protocol=paper. Use --plan")
+    code = 2
+    if request.cells and args.plan:
+        code = show_stages(request.stages(), terminal)
+    elif request.cells:
+        code = show_estimates(request.cells, terminal)
+    if not args.plan:
+        _show_differences(request.differences, terminal)
+    return code
 
 
 def _show_remedies(request: ReproduceRequest, terminal: Terminal) -> None:

@@ -45,6 +45,8 @@ from kgqa.util.validators import Positive
 
 # make.KEY=: a key for the commands that train missing models
 MAKE = "make."
+# of why cells cannot run, that are shown in full
+MOST_REASONS = 3
 
 
 @dataclass(frozen=True)
@@ -188,20 +190,31 @@ class ReproduceRequest:
         reasons = (reason for cell in self.published for reason in cell.reasons)
         return list(dict.fromkeys(name for each in reasons for name in names.findall(each)))
 
-    def lines(self) -> list[str]:
-        """Return the number of cells of each kind, and the reasons of cells that cannot run."""
+    @property
+    def heading(self) -> str:
+        """Return the number of cells of each kind."""
         count, kinds = count_states(self.published)
-        reasons: dict[str, list[str]] = {}
+        return f"{self.table.id}: {pluralize(count, 'cell')}: {kinds}"
+
+    def list_reasons(self) -> list[str]:
+        """Return why cells cannot run: each reason, or if there are many, what is missing by kind."""
+        reasons: dict[tuple[str, str], list[str]] = {}
         for cell in self.published:
             for reason, state in cell.reasons.items():
-                reasons.setdefault(f"{state}: {reason}", []).append(cell.name)
-        lines = [f"{self.table.id}: {pluralize(count, 'cell')}: {kinds}"]
-        for reason, names in reasons.items():
-            which = (
-                ", ".join(names) if len(names) <= 2 else f"{len(names)} cells, {names[0]} the first"
-            )
-            lines.append(f"not run, {reason} ({which})")
-        return lines
+                reasons.setdefault((state, reason), []).append(cell.name)
+        lines, parts = list[str](), dict[str, list[str]]()
+        for (state, reason), names in reasons.items():
+            choice, is_choice, _ = reason.partition(": ")
+            if len(reasons) > MOST_REASONS and is_choice and "=" in choice and " " not in choice:
+                parts.setdefault(state, []).append(f"{choice} ({pluralize(len(names), 'cell')})")
+            else:
+                first = f"{len(names)} cells, {names[0]} the first"
+                lines.append(
+                    f"not run, {state}: {reason} ({', '.join(names) if len(names) <= 2 else first})"
+                )
+        short = [f"not run, {state}: {', '.join(listed)}" for state, listed in parts.items()]
+        hint = ["Details of a cell: add only=ROW,COLUMN"] if short else []
+        return [*short, *hint, *lines]
 
 
 def _check_overrides(table: PublishedTable, overrides: Sequence[str]) -> None:

@@ -165,6 +165,23 @@ def test_missing_data_is_named_and_empty_tables_fail(
         assert "with models of this machine: kgqa reproduce trace/table9 model=" in remedies
 
 
+def test_many_reasons_are_a_short_list_below_the_plan(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KGQA_DATA", raising=False)
+    lines = kgqa("reproduce", "trace/table1", "dry_run=true").out.splitlines()
+    reasons = [line for line in lines if line.startswith("not run, ")]
+    assert lines.index("Settings that differ") < lines.index(reasons[0])
+    assert [line.partition(":")[0] for line in reasons] == [
+        "not run, needs weights",
+        "not run, needs data",
+    ]
+    listed = "dataset=hotpotqa (12 cells), dataset=2wiki (12 cells), dataset=musique (12 cells)"
+    assert reasons[1] == f"not run, needs data: {listed}"
+    one = kgqa("reproduce", "trace/table1", "only=w/o documents,MuSiQue", "--plan").out
+    assert "not run, needs data: dataset=musique: no data on this machine" in one
+
+
 CELL = (
     "reproduce",
     "ircot/table4",
