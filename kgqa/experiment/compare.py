@@ -40,6 +40,7 @@ SUFFIXES = (".md", ".tex", ".json")
 LETTERS = (*ascii_uppercase, *map("".join, product(ascii_uppercase, repeat=2)))
 FOLLOWED = "Followed the evidence"
 JUDGE = "judge"
+JUDGE_ALL = "Run kgqa evaluate RUN … judge=NAME with all of them"
 PAIR = " – "  # between the letters of two runs
 FLIPS_HINT = (
     "Flipped questions: compare two of these runs to list them, or add --all for every pair."
@@ -215,8 +216,7 @@ def _choose_metrics(
         return scores
     if JUDGE in metrics and JUDGE_ACCURACY not in scores:
         raise ConfigError(
-            f"metrics={JUDGE}: these runs have no verdicts of the same judge. "
-            "Run kgqa evaluate RUN … judge=NAME with all of them"
+            f"metrics={JUDGE}: these runs have no verdicts of the same judge. {JUDGE_ALL}"
         )
     labels = [JUDGE_ACCURACY if name == JUDGE else METRICS[name].label for name in metrics]
     return {label: scores[label] for label in labels}
@@ -391,21 +391,25 @@ def _verdicts(runs: Runs) -> tuple[dict[str, Shares] | None, list[str]]:
     if len(without) == len(runs):
         return None, []
     if without:
-        return None, [f"verdicts are not compared: {', '.join(without)} not judged"]
+        return None, [_explain_no_verdicts(f"there are no verdicts of {', '.join(without)}")]
     read = {name: read_verdicts(Path(run.name)) for name, run in runs.items()}
-    judges = sorted(set(map(judge_of, read.values())))
+    judges = group_texts((name, judge_of(verdicts)) for name, verdicts in read.items())
     if len(judges) > 1:
-        return None, [f"verdicts are not compared: from {' and by '.join(judges)}"]
+        listed = ", ".join(f"{judge} ({', '.join(names)})" for judge, names in judges.items())
+        return None, [_explain_no_verdicts(f"the runs have different judges: {listed}")]
     for name, run in runs.items():
         if stale := run.find_stale(read[name]):
-            return None, [
-                f"verdicts are not compared: {name} answered question {stale} again after it was judged"
-            ]
+            reason = f"{name} answered question {stale} again after it was judged"
+            return None, [_explain_no_verdicts(reason)]
     shares = {
         name: [None if row.answer is None else read[name][row.id].share for row in run.scored]
         for name, run in runs.items()
     }
-    return shares, [f"judge: {judges[0]}"]
+    return shares, [f"judge: {next(iter(judges))}"]
+
+
+def _explain_no_verdicts(reason: str) -> str:
+    return f"{JUDGE_ACCURACY} is not compared, because {reason}. {JUDGE_ALL}"
 
 
 def _followed(runs: Runs) -> list[Section]:
