@@ -57,6 +57,14 @@ REPORT = f"""formats:
 
 All exports except trec contain questions, gold answers, passages and prompts. Keep them as private as your documents.
 They do not contain API keys, passwords or command lines. docs/SHARING.md lists the programs that read them."""
+JUDGES = """judges, judge=NAME (docs/JUDGES.md):
+  three_way        a model: correct, incorrect or not attempted
+  kgp, safe        a model, with the prompts of these papers
+  panel            the majority of several models or forms (judge.members)
+  faithful         a model: supported or not by the passages that the method used, without gold answers
+  em, containment  these scores, without a model
+
+A model judge needs model= and engine=, or server=URL. Add your own: kgqa new judge NAME"""
 KG_IMPORT = """formats:
   hipporag  docs with extracted_triples, plain or gzipped
   openie    Stanford CoreNLP's JSON: sentences with openie and tokens
@@ -126,6 +134,7 @@ RUN_COMMANDS = (
         --subset       score only the questions in the file""",
         (*SCORE_KEYS, *QUESTION_KEYS, *CALIBRATION_KEYS),
         only_own=True,
+        notes=JUDGES,
     ),
     Command(
         "reproduce",

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgqa.cli.commands import BY_NAME, PROGRAM, parse
+from kgqa.cli.commands import BY_NAME, PROGRAM, help_of, parse
 from kgqa.cli.main import main
 from kgqa.cli.parsing import Command
 from kgqa.cli.terminal import Terminal, _fit
+from kgqa.config.files import config_files
 from kgqa.report.section import MarkedCell, Section
 from kgqa.runtime.display import PlainLines
 from kgqa.util.registry import load_function
@@ -252,6 +253,14 @@ def test_help_of_a_command_without_keys_has_a_reason(
     first, second, *_ = capsys.readouterr().err.splitlines()
     assert first.startswith(f"kgqa: kgqa {line}: key=value is missing. Example: kgqa {line} ")
     assert second.startswith("usage: ")
+
+
+@pytest.mark.parametrize("name", sorted(config_files("judge")))
+def test_help_of_evaluate_lists_every_judge(name: str) -> None:
+    listed = re.findall(
+        r"(?m)^  ([a-z_, ]+?)  +", help_of(BY_NAME["evaluate"]).partition("judges, ")[2]
+    )
+    assert name in ", ".join(listed).split(", ")
 
 
 def test_last_value_of_a_key_counts(capsys: pytest.CaptureFixture[str]) -> None:
