@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -114,8 +115,12 @@ def _check_evaluate(args: Namespace) -> None:
     needs_predictions = {key: keys[key] for key in QUESTION_KEYS if key in keys}
     needs_predictions |= {"subset": "--subset"} if args.subset else {}
     if needs_predictions and not args.predictions:
+        words = [*args.positionals, *args.overrides, *(["--subset"] if args.subset else [])]
+        is_file = Path(args.positionals[0]).is_file()
+        remedy = shlex.join(["kgqa", "evaluate", "--predictions", *words])
         raise ConfigError(
-            f"{next(iter(needs_predictions.values()))}: works only with --predictions"
+            f"{next(iter(needs_predictions.values()))}: works only with --predictions. "
+            + (f"Write: {remedy}" if is_file else "A run has its own questions, so remove it")
         )
     if "other" in keys:
         raise ConfigError(f"{keys['other']}: only with --calibrate")

@@ -86,6 +86,12 @@ def test_comparison_names_flipped_answers(kgqa: Kgqa) -> None:
     assert "Flipped between A and B" not in ran.out
 
 
+def test_file_without_predictions_option_gets_the_command(kgqa: Kgqa) -> None:
+    Path("my preds.jsonl").write_text("", encoding="utf-8")
+    ran = kgqa("evaluate", "my preds.jsonl", "dataset=demo", "--subset")
+    refused(ran, "Write: kgqa evaluate --predictions 'my preds.jsonl' dataset=demo --subset")
+
+
 def test_flips_of_many_pairs_need_all(kgqa: Kgqa) -> None:
     runs = [str(answered(kgqa, name, f"seed={name}")) for name in ("1", "2")]
     third = kgqa("run", "method=no_context", "limit=3", "run_name=c", *QUICK).folder

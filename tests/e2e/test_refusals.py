@@ -37,7 +37,7 @@ WRONG = [
         "method=golden: kgqa demo sets method itself. Use kgqa run method=golden …",
     ),
     ("evaluate a --subset", "--subset: works only with --predictions"),
-    ("evaluate a limit=3", "limit=3: works only with --predictions"),
+    ("evaluate a limit=3", "limit=3: works only with --predictions. A run has its own questions"),
     ("evaluate --predictions nowhere.jsonl dataset=demo", "nowhere.jsonl: cannot be read"),
     ("compare a b limit=3", "limit=3: not a key of kgqa compare"),
     ("compare a b difference=0", "difference=0: must be from 0.01 to 100 points"),
