@@ -184,7 +184,7 @@ def compare_answers(
     lines += [list_missing(missing)] if missing else []
     # of many pairs, the flipped questions would push the tests off the screen
     has_flips = flips is None or len(pairs) == 1
-    tests = comparison_section(differences, difference, label_runs(labels), correction)
+    tests = comparison_section(differences, difference, label_runs(labels), correction, reference)
     if not has_flips:
         tests = replace(tests, text=(*tests.text, FLIPS_HINT))
     sections = [

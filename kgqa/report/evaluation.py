@@ -177,10 +177,12 @@ def comparison_section(
     wanted: float,
     names: Mapping[str, str],
     correction: str = HOLM,
+    baseline: str | None = None,
 ) -> Section:
     """Return the differences, the most important columns first.
 
-    wanted: the points for equality and for the number of questions. names: those of the runs by letter.
+    wanted: the points for equality and for the number of questions. names: those of the runs by letter. baseline: the
+    letter of the run that is the second one of each pair.
     """
     label, name = CORRECTED_P[correction]
     header = (
@@ -196,11 +198,14 @@ def comparison_section(
         f"n for {wanted:g}",
     )
     alpha = differences[0].alpha if differences else ALPHA
+    pair = "first run minus second run" if baseline is None else f"run minus {names[baseline]}"
+    higher = "first run" if baseline is None else "run"
     test = "McNemar's exact test for right or wrong, a paired permutation test for others"
     is_equal = f"the interval is between -{wanted:g} and {wanted:g}"
     texts = (
-        "Means in percent over the same questions. Difference: first minus second, in points, with its 95 % interval.",
-        f"{label}: {test}, with {name} over all rows.",
+        "Means in percent over the same questions.",
+        f"Difference: {pair}, in points, with its 95 % interval. Above 0: the {higher} is higher.",
+        f"p: {test}. {label}: with {name} over all rows.",
         f"Result: a run wins if {label} is below {alpha:g}. Equal within {wanted:g}: {is_equal}.",
         "Better on: questions on which each run is better. Effect: odds of the first if the two differ, or Cohen's d.",
         f"n for {wanted:g}: questions that would show a difference of {wanted:g} points with power 0.8.",

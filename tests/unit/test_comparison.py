@@ -15,6 +15,7 @@ from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.verdicts import RIGHT, WRONG
 from kgqa.experiment.compare import label_runs, name_runs
 from kgqa.experiment.evaluate import AnsweredQuestions, label_by_scores
+from kgqa.report.evaluation import comparison_section
 from kgqa.scoring.agreement import agreement, cohen_kappa
 from kgqa.scoring.comparison import (
     CORRECTIONS,
@@ -184,6 +185,21 @@ def test_few_differences_have_the_exact_p_value() -> None:
     assert (
         permutation(moved, seed=1) == permutation(moved[::-1], seed=1) != permutation(moved, seed=2)
     )
+
+
+@pytest.mark.parametrize(
+    ("baseline", "text"),
+    [
+        (None, "Difference: first run minus second run, in points, with its 95 % interval. Above 0: the first run"),
+        ("B", "Difference: run minus golden, in points, with its 95 % interval. Above 0: the run"),
+    ],
+    ids=["pairs", "baseline"],
+)  # fmt: skip
+def test_sign_and_p_are_explained(baseline: str | None, text: str) -> None:
+    names = {"A": "trace", "B": "golden"}
+    texts = comparison_section([], 2.0, names, baseline=baseline).text
+    assert [line for line in texts if line.startswith(text)]
+    assert [line for line in texts if line.startswith("p: McNemar's exact test")]
 
 
 @pytest.mark.parametrize(

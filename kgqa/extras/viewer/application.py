@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 # rows of a table on one page
 PAGE = 200
 MAX_RUNS = 6  # side by side
-TESTS = "Over the questions that all runs have. kgqa compare prints this table with an explanation of the columns."
+TESTS = "Means in percent over the questions that all runs have."
 ASSETS: list[str | tuple[str, str]] = [("kgqa.extras.viewer", "assets"), ("kgqa.report", "assets")]
 # links of a sandboxed page send no cookie (SameSite), because it has another origin. This page needs none,
 # and the browser sends the cookie when it continues from here to the table
@@ -206,7 +206,7 @@ def _list_tests(runs: Sequence[Row]) -> Section:
         {letter: row.title for letter, row in zip(ascii_uppercase, runs, strict=False)}
     )
     section = comparison_section(compare_scores(runs), DIFFERENCE, names)
-    return replace(section, text=(TESTS,))
+    return replace(section, text=(TESTS, *section.text[1:]))
 
 
 def _sandbox(page: str) -> Response:
