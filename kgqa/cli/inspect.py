@@ -28,6 +28,7 @@ from kgqa.cli.terminal import Cells, Terminal, style_text
 from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, DataError
+from kgqa.report.changes import name_changes
 from kgqa.report.columns import find_differing, warn_of_missing
 from kgqa.report.exports import write_export, write_report
 from kgqa.report.paper import DEFAULT_METRICS, PaperTable, read_entries, table_file
@@ -88,8 +89,12 @@ def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
         keys = find_differing([settings[other] for other in alike])
         values = " ".join(f"{key}={own[key]}" for key in keys)
         is_count = len({counts.get(other) for other in alike}) == len(alike)
-        reason = "number of questions" if is_count else "code, prompts or data"
-        differing[run] = values or (reason if len(alike) > 1 else "")
+        if values or len(alike) == 1:
+            differing[run] = values
+        elif is_count:
+            differing[run] = "number of questions"
+        else:
+            differing[run] = name_changes([other.folder for other in alike], run.parts[1])
     return differing
 
 

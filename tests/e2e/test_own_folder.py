@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from importlib import invalidate_caches
+from importlib import invalidate_caches, resources
 from pathlib import Path
 
 import pytest
@@ -436,16 +436,30 @@ def test_plain_function_for_a_coroutine_is_named(
 def test_runs_with_other_prompts_differ_in_the_list(kgqa: Run, tmp_path: Path) -> None:
     line = "run method=golden dataset=demo engine=scripted limit=2"
     kgqa(line)
-    assert "code, prompts or data" not in kgqa("runs")
+    assert "prompts/" not in kgqa("runs")
     kgqa("new prompt reader/answer")
-    template = tmp_path / "prompts" / "reader" / "answer.j2"
-    template.write_text(
-        template.read_text(encoding="utf-8").replace(
-            "{% block user %}", "{% block user %}\nBe brief."
-        )
-    )
+    kgqa("new prompt trace/select")
+    for name in ("reader/answer", "trace/select"):
+        template = tmp_path / "prompts" / f"{name}.j2"
+        text = template.read_text("utf-8").replace("{% block user %}", "{% block user %}Be brief.")
+        template.write_text(text, "utf-8")
     kgqa(line)
-    assert kgqa("runs").count("code, prompts or data") == 2
+    listed = kgqa("runs")
+    assert listed.count("prompts/reader/answer.j2") == 2
+    # golden does not use it
+    assert "trace/select" not in listed
+    folders = [str(each.parent) for each in Path("outputs/demo").rglob("metrics.json")]
+    compared = kgqa(f"compare {' '.join(folders)}")
+    assert "A, B differ in: prompts/reader/answer.j2" in compared
+
+
+def test_runs_with_other_data_differ_in_the_file(kgqa: Run, tmp_path: Path) -> None:
+    demo = resources.files("kgqa.datasets").joinpath("demo.jsonl").read_text("utf-8")
+    line = "run method=golden dataset=demo dataset.path=own.jsonl engine=scripted limit=2"
+    for text in (demo, demo.replace("Candle", "Copper")):
+        (tmp_path / "own.jsonl").write_text(text, "utf-8")
+        kgqa(line)
+    assert kgqa("runs").count(" own.jsonl ") == 2
 
 
 def test_run_of_fewer_questions_differs_in_their_number(kgqa: Run) -> None:
