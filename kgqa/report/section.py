@@ -104,6 +104,8 @@ def cell_text(value: Value) -> str:
             return f"{value:,.2f}"
         case int():
             return f"{value:,}"
+        case Estimate(mean=float(mean), low=low, high=high):
+            return MarkedCell(str(value), brief=f"{mean:.1f} [{low:.0f}, {high:.0f}]")
     return "–" if value is None else str(value)
 
 

@@ -231,7 +231,7 @@ def test_answers_side_by_side(viewing: Viewing, keys: dict[str, str]) -> None:
 
     flipped = viewing.get(f"/compare?{both}&which=flipped")
     assert "Which bridge was opened first" in flipped
-    (row,) = re.findall(r'<th scope="row">EM</th>.*', flipped)
+    (row,) = re.findall(r'<th scope="row"[^>]*>EM</th>.*', flipped)
     assert re.findall(r"(?:-8.3 \[|1\.000)", row) == ["-8.3 [", "1.000", "1.000"]
     assert "✓ the Candle Bridge" in flipped
     assert (count(), count(which="flipped"), count(search="bridge OPENED first")) == (12, 1, 1)
@@ -278,7 +278,7 @@ def test_sweep_names_its_keys_and_its_cells(viewing: Viewing) -> None:
 def test_side_by_side_names_the_tested_runs(viewing: Viewing, keys: dict[str, str]) -> None:
     runs = urlencode([("run", keys["trace"]), ("run", keys["no_context"])])
     page = viewing.get(f"/compare?{runs}")
-    assert 'data-brief="A – B">trace – no_context</td>' in page
+    assert 'data-brief="A – B" data-head="runs">trace – no_context</td>' in page
     assert '<th scope="col">A trace</th><th scope="col">B no_context</th>' in page
 
 
@@ -347,6 +347,33 @@ def test_pages_fit_a_phone(
     browser.resize(390, 844)
     browser.visit(viewing.base + paths[page])
     assert browser.value(PHONE) <= 390
+
+
+@pytest.mark.parametrize("page", ["run", "compare"])
+def test_tables_fit_a_phone(
+    browser: Browser, viewing: Viewing, keys: dict[str, str], page: str
+) -> None:
+    paths = {
+        "run": f"run/{keys['no_context']}",
+        "compare": f"compare?run={keys['trace']}&run={keys['no_context']}",
+    }
+    browser.resize(390, 844)
+    browser.visit(viewing.base + paths[page])
+    wide = "[...document.querySelectorAll('.wide')].filter(each => each.scrollWidth > each.clientWidth)"
+    assert browser.value(f"{wide}.map(each => each.textContent)") == []
+
+
+@pytest.mark.parametrize(("width", "is_tall"), [(390, True), (1400, False)])
+def test_phone_has_a_chain_from_top_to_bottom(
+    browser: Browser, viewing: Viewing, keys: dict[str, str], width: int, is_tall: bool
+) -> None:
+    browser.resize(width, 844)
+    browser.visit(viewing.base + f"run/{keys['trace']}#questions")
+    triples = '[["Bridge", "designer", "Ilse"], ["Ilse", "born in", "Pellery"]]'
+    chain = f"graphView({triples}, 'Pellery', true).querySelector('svg')"
+    assert (
+        browser.value(f"{chain}.viewBox.baseVal.height > {chain}.viewBox.baseVal.width") is is_tall
+    )
 
 
 @pytest.mark.parametrize(("width", "are_hidden"), [(390, True), (1400, False)])

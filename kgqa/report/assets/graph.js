@@ -62,20 +62,25 @@ function graphView(triples, answer, isChain) {
 }
 
 /**
- * Draws boxes in columns, and arrows. boxes: id -> {column, lines, title, kind}, from top to bottom.
+ * Draws boxes in columns, and arrows. A narrow page has the boxes of a line below each other.
+ * boxes: id -> {column, lines, title, kind}, from top to bottom.
  * arrows: [from, to, label, kind]. widths: of the boxes in each column.
  */
 function picture(boxes, arrows, { gap, high, widths, boxHigh, said }) {
   graphs += 1;
   const counts = [];
   const at = new Map();
+  const isTall = matchMedia("(max-width: 760px)").matches && new Set([...boxes.values()].map(({ column }) => column)).size === boxes.size;
   for (const [id, { column }] of boxes) {
     counts[column] = (counts[column] ?? 0) + 1;
     const left = widths.slice(0, column).reduce((sum, wide) => sum + wide + gap, 4);
-    at.set(id, [left, (counts[column] - 1) * high + 22, widths[column]]);
+    at.set(id, isTall ? [4, column * high + 22, widths[column]] : [left, (counts[column] - 1) * high + 22, widths[column]]);
   }
-  const bows = arrows.some(([from, to]) => at.get(to)[0] <= at.get(from)[0]);
-  const [width, height] = [Math.max(...[...at.values()].map(([left, , wide]) => left + wide)) + (bows ? 90 : 4), Math.max(...counts.map((count) => count ?? 0)) * high + 14];
+  const isBelow = ([, fromY], [, toY]) => isTall && toY === fromY + high;
+  const bows = arrows.some(([from, to]) => at.get(to)[0] <= at.get(from)[0] && !isBelow(at.get(from), at.get(to)));
+  const ends = [...at.values()].map(([left, , wide]) => left + wide);
+  if (isTall) ends.push(...arrows.map(([, , label]) => 32 + label.length * 6.5));
+  const [width, height] = [Math.max(...ends) + (bows ? 90 : 4), (isTall ? counts.length : Math.max(...counts.map((count) => count ?? 0))) * high + 14];
   const arrow = drawing("marker", { id: `arrow${graphs}`, viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" }, drawing("path", { d: "M0 0L8 4L0 8z" }));
   const edges = arrows.map(([from, to, label, kind], index) => edgeView(at.get(from), at.get(to), label, [kind, index]));
   const shown = [...boxes].map(([id, { lines, title, kind }]) => {
@@ -90,6 +95,11 @@ function picture(boxes, arrows, { gap, high, widths, boxHigh, said }) {
     if (kind === "next") {
       const [x, y, below, above] = [fromX + 20, fromY + boxHigh, toX + 20, toY - 2];
       return drawing("path", { d: `M${x},${y} C${x},${y + 15} ${below},${above - 15} ${below},${above}`, "marker-end": `url(#arrow${graphs})`, class: kind });
+    }
+    if (isBelow([fromX, fromY], [toX, toY])) {
+      const [x, y] = [fromX + 20, fromY + boxHigh];
+      const label = relation && drawing("text", { x: x + 8, y: (y + toY) / 2 + 4, class: "relation below" }, relation);
+      return [drawing("path", { d: `M${x},${y}V${toY - 2}`, "marker-end": `url(#arrow${graphs})`, class: kind ?? "" }), label];
     }
     const middle = boxHigh / 2;
     const forward = toX > fromX;
