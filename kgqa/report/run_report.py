@@ -406,8 +406,9 @@ def headlines(metrics: Metrics) -> list[Headline]:
                 "tokens", f"{cost.prompt_tokens + cost.output_tokens:,}", f"{cost.calls:,} calls"
             )
         )
-    if metrics.seconds is not None:
-        new = metrics.cost.paid.calls
+    new = metrics.cost.paid.calls
+    # a run of stored replies took no time of a model
+    if metrics.seconds is not None and (new or not cost.calls):
         lines.append(
             Headline(
                 "time", duration(metrics.seconds), "" if new == cost.calls else f"{new:,} new calls"

@@ -65,6 +65,7 @@ def test_calls_without_a_price_show_their_tokens() -> None:
     [
         pytest.param(61.4, 34, Headline("time", "61 s", ""), id="all calls new"),
         pytest.param(600.0, 2, Headline("time", "10 min", "2 new calls"), id="most calls cached"),
+        pytest.param(0.5, 0, None, id="all calls stored"),
         pytest.param(None, 34, None, id="unknown"),
     ],
 )
