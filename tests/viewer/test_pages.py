@@ -331,6 +331,24 @@ def test_plots_separate_runs_with_other_questions(
     shutil.rmtree(next(row.folder for row in rows if names[row.key] == "demo, 3 questions"))
 
 
+def test_other_selections_are_numbered_and_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [row(name) for name in ("a", "b", "c", "d")]
+    monkeypatch.setattr(
+        table, "_read_question_set", lambda folder, _: "abca"["abcd".index(folder.name)]
+    )
+    names = table.name_groups(runs)
+    first = "bee, 12 questions"
+    assert list(names.values()) == [
+        first,
+        f"{first} (selection 2)",
+        f"{first} (selection 3)",
+        first,
+    ]
+    (hint,) = table.explain_groups(names.values())
+    assert hint.startswith("selection 2: another selection")
+    assert table.explain_groups([first]) == []
+
+
 PHONE = "document.documentElement.scrollWidth"
 
 

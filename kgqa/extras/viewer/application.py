@@ -156,14 +156,16 @@ class Viewer:
         )
         cells = {each.key: each for row in named for each in (row, *list_cells(row, listed))}
         rows = [row for row in cells.values() if row.figures]
+        groups = table.name_groups(rows)
         figures = [name for name in table.columns_of(rows) if name not in FIELDS]
         x = query.get("x") or next((name for name in table.COSTS if name in figures), "")
         y = query.get("y") or next((name for name in figures if name not in table.COSTS), "")
         return self._page(
             request, "plots.html.j2", keys=query.getlist("run"), count=len(rows), figures=figures, x=x, y=y,
             sweep=named[0] if len(named) == 1 and named[0].kind == "sweep" else None,
-            plots=table.draw_plots(rows, table.name_groups(rows), x, y),
-            hints=explain_names(row.title for row in table.name_rows(rows)), warnings=table.warn_of_simulation(rows),
+            plots=table.draw_plots(rows, groups, x, y),
+            hints=[*explain_names(row.title for row in table.name_rows(rows)), *table.explain_groups(groups.values())],
+            warnings=table.warn_of_simulation(rows),
         )  # fmt: skip
 
     def refuse(self, request: Request, error: Exception) -> Response:

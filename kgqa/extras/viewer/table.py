@@ -48,6 +48,11 @@ COSTS = ("USD / question", "tokens / question")
 # scores with their intervals in the table. Other scores have theirs in a tooltip, so that the table fits a laptop
 WITH_INTERVALS = ("EM", "F1", JUDGE_ACCURACY, CORRECTED_ACCURACY)
 NO_MODEL = "no model"
+SELECTION = "selection"
+SELECTIONS = (
+    "selection 2: another selection of as many questions, such as with another sample= or seed=. "
+    "Scores on different questions cannot be compared."
+)
 
 
 @dataclass(frozen=True)
@@ -322,19 +327,30 @@ def explain_rows(rows: Sequence[Row]) -> list[str]:
 
 
 def name_groups(rows: Sequence[Row]) -> dict[str, str]:
-    """Return by key a name for the questions of each run: its dataset, and their number if runs have different ones."""
+    """Return by key a name for the questions of each run: its dataset, and their number if runs have different ones.
+
+    Different selections of as many questions have numbers.
+    """
     sets = {row.key: _read_question_set(row.folder, row.written) for row in rows}
+    several = Counter(dataset for dataset, _ in {(row.dataset, sets[row.key]) for row in rows})
+    counts = Counter[str]()
     names: dict[tuple[str, str], str] = {}
     for row in rows:
-        others = {sets[other.key] for other in rows if other.dataset == row.dataset}
+        place = (row.dataset, sets[row.key])
+        if place in names:
+            continue
         name = row.dataset
-        if len(others) > 1:
+        if several[row.dataset] > 1:
             name += f", {pluralize(row.questions or 0, 'question')}"
-            taken = sum(each.partition(" (")[0] == name for each in names.values())
-            place = (row.dataset, sets[row.key])
-            name += f" (set {taken + 1})" if taken and place not in names else ""
-        names.setdefault((row.dataset, sets[row.key]), name)
+            counts[name] += 1
+            name += f" ({SELECTION} {counts[name]})" * (counts[name] > 1)
+        names[place] = name
     return {row.key: names[row.dataset, sets[row.key]] for row in rows}
+
+
+def explain_groups(names: Iterable[str]) -> list[str]:
+    """Return the meaning of the number of a selection, if a name has one."""
+    return [SELECTIONS] if any(f"({SELECTION} " in name for name in names) else []
 
 
 def _read_time(run: Path) -> float:
