@@ -65,12 +65,14 @@ class BudgetSpent(UsageError):
 class SeveralRunsError(ConfigError):
     """A word of the command line means several runs. names: of the finished ones, newest first.
 
-    needed: the number of runs that the command needs for this word.
+    needed: the number of runs that the command needs for this word. title: of the command with these runs.
     """
 
-    def __init__(self, message: str, word: str, names: Sequence[str], needed: int = 1) -> None:
+    def __init__(
+        self, message: str, word: str, names: Sequence[str], needed: int = 1, title: str = ""
+    ) -> None:
         super().__init__(message)
-        self.word, self.names, self.needed = word, names, needed
+        self.word, self.names, self.needed, self.title = word, names, needed, title
 
 
 class PromptError(ConfigError):

@@ -22,6 +22,7 @@ from kgqa.errors import ConfigError, DataError, SeveralRunsError
 from kgqa.types import Json, JsonObject
 from kgqa.util import fs
 from kgqa.util.digests import ids_digest, text_digest
+from kgqa.util.places import outputs
 
 # "waiting" and "skipped" are not stored. "interrupted" and "changed" occur only in reports
 Status = Literal[
@@ -217,7 +218,11 @@ def find_places(texts: Sequence[str]) -> list[Path]:
         # "last" is the last run, unless it is the only one to compare
         return [find_run(text, sweeps=text != LAST or len(texts) == 1) for text in texts]
     except SeveralRunsError as error:
-        sweeps = [name for name in error.names if name.startswith("sweeps/")]
+        sweeps = [
+            name
+            for name in error.names
+            if name.startswith("sweeps/") and not _has_repeats(outputs() / name)
+        ]
         # a sweep can be the only one to compare, a run cannot
         if len(texts) == 1:
             error.names, error.needed = (sweeps, 1) if sweeps else (error.names, 2)
@@ -276,14 +281,11 @@ def warn_of_changing(run: Path, ids: Sequence[str]) -> list[str]:
 def find_runs(texts: Sequence[str]) -> list[Path]:
     """Return the folders of runs, as `find_run` finds them. A sweep means the runs of its finished cells."""
     folders = list[Path]()
-    for folder in find_places(texts):
+    for text, folder in zip(texts, find_places(texts), strict=True):
         if (folder / SWEEP).is_file():
             sweep = Sweep.read(folder)
             if REPEAT in sweep.axes:
-                raise ConfigError(
-                    f"{folder}: repeats are not compared with each other. {folder / 'report.md'} tests the methods "
-                    "over all their repeats. To compare single runs, name their folders"
-                )
+                raise _refuse_repeats(text, sweep)
             folders += (cell.run for cell in sweep.cells if cell.run and cell.is_finished)
         else:
             folders.append(folder)
@@ -293,6 +295,27 @@ def find_runs(texts: Sequence[str]) -> list[Path]:
         )
     refuse_repeated(folders)
     return folders
+
+
+def _has_repeats(sweep: Path) -> bool:
+    # the command reports a damaged file
+    with suppress(DataError):
+        return REPEAT in Sweep.read(sweep).axes
+    return False
+
+
+def _refuse_repeats(text: str, sweep: Sweep) -> SeveralRunsError:
+    """Return the error for a sweep with repeats. It names the first repeat of each row."""
+    first = [
+        str(cell.run).removeprefix(f"{outputs()}/")
+        for cell in sweep.cells
+        if cell.run and cell.is_finished and cell.values.get(REPEAT) == "1"
+    ]
+    message = (
+        f"{sweep.path}: repeats are not compared with each other. {sweep.path / 'report.md'} tests the methods "
+        "over all their repeats. To compare single runs, name their folders"
+    )
+    return SeveralRunsError(message, text, first, max(len(first), 2), "the first repeats")
 
 
 def refuse_repeated(folders: Sequence[Path]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,7 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(arguments)
         sys.stdout.flush()
     except SeveralRunsError as error:
-        code = _report(2, str(error), *_name_newest(error, arguments))
+        from kgqa.cli.suggestions import suggest_command
+
+        code = _report(2, str(error), *suggest_command(error, arguments))
     except UsageError as error:
         code = _report(2, str(error), *notes(error))
     except EngineError as error:
@@ -91,20 +92,6 @@ def _report(code: int, *messages: str) -> int:
         line = shorten(one_line(redact(message)), LONGEST, END)
         print(f"kgqa: {line}", file=sys.stderr)
     return code
-
-
-def _name_newest(error: SeveralRunsError, arguments: Sequence[str]) -> list[str]:
-    """Return the command with the newest run or runs, or an empty list if there are too few."""
-    newest = error.names[: error.needed]
-    if len(newest) < error.needed:
-        return []
-    words = list[str]()
-    for word in arguments:
-        # also in baseline=RUN
-        key, sign, value = word.rpartition("=")
-        words += [f"{key}{sign}{name}" for name in newest] if value == error.word else [word]
-    title = "the newest one" if error.needed == 1 else f"the newest {error.needed}"
-    return [f"{title}: {shlex.join(['kgqa', *words])}"]
 
 
 def _flush() -> None:

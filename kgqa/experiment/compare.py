@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -351,7 +352,8 @@ def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[Answ
                 for name, ids in sides.items()
                 if ids
             ]
-            hint = f"Use --common to compare the {len(shared):,} they share"
+            command = shlex.join(["kgqa", "compare", *(each.name for each in runs), "--common"])
+            hint = f"Compare the {len(shared):,} they share: {command}"
             raise ConfigError(f"different questions, {'; '.join(only)}. {hint}")
         for key in sorted(shared):
             if own[key].text != by_run[0][key].text or (

@@ -111,12 +111,21 @@ def test_verdicts_of_one_judge_are_compared(kgqa: Kgqa) -> None:
     assert refusal in kgqa("compare", str(first), str(second)).out
 
 
+def test_suggested_comparison_has_the_shared_questions(kgqa: Kgqa) -> None:
+    for limit in ("3", "5"):
+        kgqa("run", "method=no_context", f"limit={limit}", f"run_name=n{limit}", *QUICK)
+    ran = kgqa("compare", "no_context")
+    suggested = ran.err.splitlines()[-1].partition("the newest 2: kgqa ")[2]
+    assert suggested.endswith("/n5 demo/no_context/scripted/n3 --common")
+    assert kgqa(*suggested.split()).code == 0
+
+
 def test_runs_are_compared_on_the_questions_they_share(kgqa: Kgqa) -> None:
     first = answered(kgqa, "a")
     five = kgqa("run", "method=no_context", "limit=5", "run_name=five", *QUICK).folder
     ran = kgqa("compare", str(first), str(five))
     refused(ran, f"2 only in {five}")
-    assert "Use --common to compare the 3 they share" in ran.err
+    assert f"Compare the 3 they share: kgqa compare {first} {five} --common" in ran.err
     common = kgqa("compare", str(five), str(first), "--common")
     assert common.code == 0
     assert "3 questions" in common.out

@@ -309,7 +309,6 @@ def test_invalid_filters_are_rejected(
         "report",
         "report --format trec --out o",
         "evaluate",
-        "compare last",
     ],
 )
 def test_ambiguous_name_is_rejected_by_every_command(
@@ -324,6 +323,33 @@ def test_ambiguous_name_is_rejected_by_every_command(
         f"kgqa: the newest one: kgqa {command} demo/trace/small/ac\n"
     )
     assert capsys.readouterr().err == message
+
+
+@pytest.mark.parametrize(
+    ("words", "suggested"),
+    [
+        pytest.param("compare last a", "compare last demo/trace/small/ab", id="last"),
+        pytest.param(
+            "explain trace/ baseline=kgp/",
+            "explain demo/trace/small/ac baseline=demo/kgp/small/cb",
+            id="baseline",
+        ),
+        pytest.param(
+            "compare trace/ kgp/", "compare demo/trace/small/ac demo/kgp/small/cb", id="dataset"
+        ),
+    ],
+)
+def test_suggested_command_names_each_run_once(
+    capsys: pytest.CaptureFixture[str], words: str, suggested: str
+) -> None:
+    for number, name in enumerate(
+        ("kgp/small/ca", "kgp/small/cb", "trace/small/ab", "trace/small/ac")
+    ):
+        run(f"demo/{name}", number)
+    # the newest, but not with kgp
+    run("nq/trace/small/x", -1)
+    assert main(words.split()) == 2
+    assert capsys.readouterr().err.endswith(f": kgqa {suggested}\n")
 
 
 @pytest.mark.parametrize(
