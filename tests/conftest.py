@@ -43,6 +43,15 @@ def _reset_loggers() -> None:
             logger.propagate = name != "kgqa.events"
 
 
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder, and with no folder of an environment variable."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("KGQA_TRAINED", "KGQA_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--passed-to",
