@@ -381,6 +381,15 @@ def test_tables_fit_a_phone(
     assert browser.value(f"{wide}.map(each => each.textContent)") == []
 
 
+def test_status_breaks_between_words(browser: Browser, viewing: Viewing) -> None:
+    browser.resize(900, 844)
+    browser.value("document.querySelector('td.status').textContent = '○ not finished'")
+    cell = "document.querySelector('td.status')"
+    assert browser.value(
+        f"{cell}.scrollHeight < 3 * parseFloat(getComputedStyle({cell}).lineHeight)"
+    )
+
+
 @pytest.mark.parametrize(("width", "is_tall"), [(390, True), (1400, False)])
 def test_phone_has_a_chain_from_top_to_bottom(
     browser: Browser, viewing: Viewing, keys: dict[str, str], width: int, is_tall: bool
