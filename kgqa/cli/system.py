@@ -19,6 +19,7 @@ from kgqa.errors import ConfigError
 from kgqa.experiment.replay import replay
 from kgqa.scoring.questions import BUILT_IN
 from kgqa.system.doctor import Diagnosis, examine
+from kgqa.system.models import list_local_models
 from kgqa.util.optional_deps import is_available
 from kgqa.util.places import call_cache
 
@@ -159,9 +160,12 @@ def new(args: Namespace, terminal: Terminal) -> None:
     terminal.lines(files)
     terminal.line(f"\nNext:\n  {FIRST_RUNS[group].format(name=name)}")
     if group == "judge":
+        model = next((preset.name for preset in list_local_models()), "NAME (see kgqa models)")
         terminal.line(
-            "    engine=scripted gives no verdicts. For verdicts: roles.judge=NAME (see kgqa models)"
+            f"    engine=scripted gives no verdicts. For verdicts, add: roles.judge={model}"
         )
+    if group == "metric":
+        terminal.line("    It also scores finished runs: kgqa evaluate RUN, kgqa compare RUN RUN")
     install = "" if is_available("pytest") else "pip install pytest && "
     terminal.lines(
         f"  {install}python -m pytest {file}" for file in files if file.name.startswith("test_")
