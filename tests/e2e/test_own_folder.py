@@ -125,7 +125,7 @@ def test_first_failure_of_each_kind_shows_own_lines(kgqa: Run, tmp_path: Path) -
     kgqa("new method mine")
     module, template = tmp_path / "mine.py", tmp_path / "prompts" / "mine" / "answer.j2"
     text = module.read_text(encoding="utf-8")
-    line = text[: text.index('render("mine')].count("\n") + 1
+    line = text[: text.index("render(self.prompt")].count("\n") + 1
     # kgqa renders the prompt of the first question before the first call
     template.write_text(
         template.read_text(encoding="utf-8").replace(
@@ -460,6 +460,21 @@ def test_runs_with_other_data_differ_in_the_file(kgqa: Run, tmp_path: Path) -> N
         (tmp_path / "own.jsonl").write_text(text, "utf-8")
         kgqa(line)
     assert kgqa("runs").count(" own.jsonl ") == 2
+
+
+def test_sweep_compares_prompts_of_an_own_method(kgqa: Run, tmp_path: Path) -> None:
+    kgqa("new method mine")
+    folder = tmp_path / "prompts" / "mine"
+    text = (folder / "answer.j2").read_text("utf-8")
+    (folder / "short.j2").write_text(text.replace("Write only", "Be short. Write only"), "utf-8")
+    two = "run -m method=mine method.prompt=mine/answer,mine/short dataset=demo engine=scripted limit=2"
+    kgqa(f"{two} sweep.name=prompts")
+    compared = kgqa("compare prompts")
+    assert "B  mine · prompt mine/short" in compared
+    template = (folder / "short.j2").read_text("utf-8")
+    (folder / "short.j2").write_text(template.replace("{{ question", "{{ quest"), "utf-8")
+    broken = kgqa("run method=mine method.prompt=mine/short dataset=demo engine=scripted limit=1")
+    assert "kgqa: prompts/mine/short.j2:7: 'quest' is undefined" in broken
 
 
 def test_run_of_fewer_questions_differs_in_their_number(kgqa: Run) -> None:
