@@ -123,7 +123,7 @@ def rounded(value: Any) -> Any:
 
 def without_marks(html: str) -> str:
     """Return HTML without the attributes of tables that only change how they look."""
-    return re.sub(r' (class="number"|data-brief="[^"]*")', "", unescape(html))
+    return re.sub(r' (class="number"|data-(?:brief|head)="[^"]*")', "", unescape(html))
 
 
 def csv_rows(file: Path) -> list[dict[str, str]]:

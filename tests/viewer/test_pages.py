@@ -381,6 +381,14 @@ def test_tables_fit_a_phone(
     assert browser.value(f"{wide}.map(each => each.textContent)") == []
 
 
+def test_table_of_a_sweep_fits_a_phone(browser: Browser, folder: Path) -> None:
+    browser.resize(390, 844)
+    report = folder / "outputs/sweeps/lengths/report.html"
+    browser.open(report, ready="document.readyState === 'complete'")
+    tables = "[...document.querySelectorAll('.wide')]"
+    assert browser.value(f"{tables}.every(each => each.scrollWidth <= each.clientWidth)")
+
+
 def test_status_breaks_between_words(browser: Browser, viewing: Viewing) -> None:
     browser.resize(900, 844)
     browser.value("document.querySelector('td.status').textContent = '○ not finished'")
