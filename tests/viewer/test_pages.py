@@ -211,6 +211,18 @@ def test_row_is_read_again_only_when_its_files_change(folder: Path, tmp_path: Pa
     assert find_row(root, run.key).figures == run.figures
 
 
+def test_judge_of_a_later_evaluation_is_shown(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(folder / "outputs", tmp_path / "outputs")
+    monkeypatch.chdir(tmp_path)
+    before = next(each for each in read_rows(tmp_path / "outputs") if each.dataset == "musique")
+    assert main(["evaluate", str(before.folder), "judge=em"]) == 0
+    run = find_row(tmp_path / "outputs", before.key)
+    assert run.figures["judge accuracy"].value == pytest.approx(run.figures["EM"].value)
+    assert "judge accuracy" not in before.figures
+
+
 def test_damaged_trace_is_an_error_with_its_place(
     folder: Path, keys: dict[str, str], tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from kgqa.artifacts.evaluation import EVALUATION
 from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.run import SCRIPTED, RunEntry, list_runs, list_sweeps, read_settings
 from kgqa.artifacts.sweep import REPEAT, Sweep, questions_asked
@@ -32,6 +33,7 @@ from kgqa.report.columns import (
     note_extraction,
 )
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
+from kgqa.report.shares import read_judge
 from kgqa.report.warnings import find_doubts
 from kgqa.runtime.monitor import read_heartbeats
 from kgqa.util.places import outputs
@@ -130,7 +132,7 @@ class Row:
 def read_rows(root: Path) -> list[Row]:
     """Return the runs and sweeps below a folder, newest first. A damaged one has its error in `trouble`."""
     rows = [
-        *map(_read_run, list_runs(root)),
+        *(_read_run(entry, _read_time(entry.folder / EVALUATION)) for entry in list_runs(root)),
         *(_read_sweep(entry, root) for entry in list_sweeps(root)),
     ]
     working = {_locate(beat.folder, root) for beat in read_heartbeats(root) if beat.is_running}
@@ -169,8 +171,9 @@ def list_cells(sweep: Row, runs: Mapping[str, Row]) -> list[Row]:
     ]
 
 
-@lru_cache(maxsize=10_000)  # an entry has the time at which metrics.json was written
-def _read_run(entry: RunEntry) -> Row:
+# an entry has the time at which metrics.json was written, and the other number is that of a later evaluation
+@lru_cache(maxsize=10_000)
+def _read_run(entry: RunEntry, _: float) -> Row:
     dataset, method, model, name = entry.parts
     status = "done" if entry.ended else "not finished"
     row = Row(entry.name, entry.folder, "run", name, status, entry.written, dataset, method, model)
@@ -178,6 +181,7 @@ def _read_run(entry: RunEntry) -> Row:
         return row
     try:
         metrics, settings = Metrics.read(entry.folder), read_settings(entry.folder)
+        metrics = metrics.replace(judge=read_judge(entry.folder, metrics))
     except DataError as error:
         return replace(row, trouble=str(error))
     is_simulated = settings.get("engine") == SCRIPTED
@@ -207,7 +211,7 @@ def _read_sweep(entry: RunEntry, root: Path) -> Row:
     others = [
         cell
         for cell, run in zip(finished, folders, strict=True)
-        if cell.asked and _read_question_set(run, _read_time(run)) not in ("", cell.asked)
+        if cell.asked and _read_question_set(run, _read_time(run / METRICS)) not in ("", cell.asked)
     ]
     status = "done" if entry.ended and len(folders) == len(sweep.cells) else "not finished"
     cells = f"{len(folders)} of {len(sweep.cells)} cells"
@@ -353,11 +357,11 @@ def explain_groups(names: Iterable[str]) -> list[str]:
     return [SELECTIONS] if any(f"({SELECTION} " in name for name in names) else []
 
 
-def _read_time(run: Path) -> float:
-    """Return when a run was scored, 0 if it is not finished."""
+def _read_time(file: Path) -> float:
+    """Return when a file was written, 0 if there is none."""
     # a damaged path has characters that no path can have
     with suppress(OSError, ValueError):
-        return (run / METRICS).stat().st_mtime
+        return file.stat().st_mtime
     return 0.0
 
 
