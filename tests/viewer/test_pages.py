@@ -29,7 +29,7 @@ from kgqa.extras.viewer.application import BACK
 from kgqa.extras.viewer.table import Row, find_row, read_rows
 from kgqa.report.columns import Measured
 from kgqa.report.exports import write_report
-from kgqa.report.page import svg
+from kgqa.report.page import svg, template_environment
 from kgqa.report.plots import Bar, BarPlot
 from kgqa.report.questions import RunQuestions
 from kgqa.runtime.monitor import Heartbeat
@@ -274,6 +274,15 @@ def test_only_headline_scores_show_their_interval(viewing: Viewing) -> None:
     assert re.search(
         r'data-name="containment" title="95 % interval \[[^"]*\]" class="figure">[\d.]+</td>', page
     )
+
+
+@pytest.mark.parametrize(("name", "is_score"), [("judge accuracy", True), ("containment", False)])
+def test_phone_shows_headline_scores(name: str, is_score: bool) -> None:
+    template = template_environment("kgqa.extras.viewer").get_template("cell.html.j2")
+    values = {"texts": table.TEXTS, "with_intervals": table.WITH_INTERVALS}
+    run = replace(ROWS[0], figures={name: Measured(50.0, 40.0, 60.0)})
+    # the style sheet hides other figures there
+    assert ("figure score" in template.make_module(values).cell(run, name)) is is_score  # type: ignore[attr-defined]
 
 
 def test_scripted_replies_are_no_model(viewing: Viewing) -> None:
