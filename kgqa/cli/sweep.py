@@ -61,6 +61,7 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
         terminal.line(OTHER_QUESTIONS)
     if any(row.is_repeated for _, _, rows in report.groups for row in rows):
         terminal.line(REPEATED, style="dim")
+    terminal.lines(f"note: {text}" for text in report.note_constant())
     terminal.lines((f"warning: {text}" for text in report.warnings()), alarm=True)
     if scripted := [each.cell.number for each in report.done if each.run.simulation_note]:
         cells = "" if len(scripted) == len(report.done) else f" (cell {join_numbers(scripted)})"

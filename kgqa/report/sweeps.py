@@ -141,11 +141,12 @@ class SweepReport:
 
     def notices(self) -> list[str]:
         """Return each notice once, with its cells."""
+        return [*self._list_once(notices), *self.note_constant()]
+
+    def note_constant(self) -> list[str]:
+        """Return a note if the repeats of a cell have the same scores, so that one run is enough."""
         constant = [row.numbers for _, _, rows in self.groups for row in rows if row.is_constant]
-        return [
-            *self._list_once(notices),
-            *([f"{CONSTANT} (cell {'; '.join(constant)})"] if constant else []),
-        ]
+        return [f"{CONSTANT} (cell {'; '.join(constant)})"] if constant else []
 
     def warnings(self) -> list[str]:
         """Return each warning about scores once, with its cells."""

@@ -164,6 +164,7 @@ def test_repeats_without_minus_m_reuse_the_plain_run(kgqa: Kgqa) -> None:
     assert Path(ran.json("sweep.json")["cells"][0]["run"]) == plain.folder
     assert "cells: 1 done before, 1 done" in ran.out
     assert "One run is enough (cell 0, 1)" in ran.text("report.md")
+    assert "note: all repeats have the same scores" in ran.out
     refused(kgqa("run", "-m", "method=golden", "repeats=0", *QUICK), "repeats")
     refused(
         kgqa("run", "method=golden", "repeats=2", "repeat=3", *QUICK),
