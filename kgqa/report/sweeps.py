@@ -42,6 +42,7 @@ NOTE = (
     "significantly below the best of its column (paired test over the same questions, p < 0.05 after Holm's "
     "correction over the column). Costs are computed as if no reply had been cached."
 )
+MIXED_JUDGES = "Judge accuracy is by different judges, and neither ranked nor tested"
 UPPER_BOUND = "golden reads the gold passages. It is an upper bound, and not ranked."
 
 
@@ -122,19 +123,29 @@ class SweepReport:
         rows = [[MarkedCell(row.numbers), *row.values(axes, self.base)] for row in group]
         header = ["cell", *(axes or ["settings"])]
         bounds = _find_bounds(group)
+        judges = _list_judges(group)
         for column in columns():
+            is_mixed = column.label == JUDGE_ACCURACY and len(judges) > 1
             figures = [row.measure(column) for row in group]
             if any(figures):
                 header.append(column.label)
                 shares = [row.shares(column.score) for row in group]
                 marked = mark_best(
-                    figures, shares, lower_is_better=column.lower_is_better, unranked=bounds
+                    figures,
+                    shares,
+                    lower_is_better=column.lower_is_better,
+                    unranked=range(len(group)) if is_mixed else bounds,
                 )
                 for row, entry in zip(rows, marked, strict=True):
                     row.append(entry)
         notes = [NOTE]
         notes += [REPEATS_NOTE] if any(row.is_repeated for row in group) else []
         notes += [UPPER_BOUND] if bounds else []
+        if len(judges) > 1:
+            listed = ", ".join(
+                f"{name} (cell {', '.join(cells)})" for name, cells in judges.items()
+            )
+            notes.append(f"{MIXED_JUDGES}: {listed}.")
         notes += describe_extraction(_name_runs(group, axes))
         full_title = SEPARATOR.join([*_list_common(group), title])
         return Section(full_title, header, rows, notes, plots=_plots(group, axes))
@@ -247,6 +258,16 @@ def _list_common(group: Sequence[SweepRow]) -> list[str]:
         common += values if len(values) == 1 else []
     judges = {f"judge {each.judge.judge}" for row in group for each in row.metrics if each.judge}
     return [*common, *(judges if len(judges) == 1 else [])]
+
+
+def _list_judges(group: Sequence[SweepRow]) -> dict[str, list[str]]:
+    """Return each judge with its models, and the numbers of its cells."""
+    return group_texts(
+        (row.numbers, " ".join((each.judge.judge, *each.judge.models.values())))
+        for row in group
+        for each in row.metrics
+        if each.judge
+    )
 
 
 def _find_bounds(group: Sequence[SweepRow]) -> set[int]:

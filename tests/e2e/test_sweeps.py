@@ -333,6 +333,15 @@ def test_judge_judges_every_cell(kgqa: Kgqa) -> None:
     runs = [cell["run"] for cell in ran.json("sweep.json")["cells"]]
     assert [run for run in runs if not (Path(run) / "verdicts.jsonl").is_file()] == []
     assert "cells: 2 done before" in kgqa(*TWO, *judged).out
+    assert "different judges" not in (ran.folder / "report.md").read_text()
+    assert kgqa("evaluate", runs[0], "judge=em").code == 0
+    assert (
+        "Judge accuracy is by different judges, and neither ranked nor tested: "
+        in (
+            kgqa("report", str(ran.folder), "--format", "md"),
+            (ran.folder / "report.md").read_text(),
+        )[1]
+    )
     assert "cells: 2 done" in kgqa(*TWO, judged[0], "judge=kgp").out  # the same runs, judged again
 
 
