@@ -211,8 +211,8 @@ INSPECT_COMMANDS = (
     Command(
         "explain",
         "show the causes of wrong answers, next to those of a baseline",
-        """kgqa explain last
-        kgqa explain demo/trace baseline=demo/all_documents""",
+        """kgqa explain demo/trace baseline=demo/all_documents
+        kgqa explain last""",
         "kgqa.cli.score:explain",
         """
         RUN            a run: its folder, the start of its name, SWEEP/METHOD, or last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -232,6 +233,7 @@ def _shares_section(
     own, *others = explained
     differences = _differences(names, own, others[0], seed) if others else {}
     rows = []
+    listed = list[str]()
     for name, meaning in names.items():
         matches = [each for each in own if each.has(name)]
         row: list[Value] = [name, len(matches), share(len(matches), len(own))]
@@ -241,6 +243,7 @@ def _shares_section(
                 show_difference(differences.get(name)),
             ]
         ids = [each.row.id for each in matches[:EXAMPLES]] if name != "right" else []
+        listed += ids
         link = f"{folder.resolve().as_posix()}/report.html#q={ids[0]}" if ids else ""
         rows.append((*row, MarkedCell(", ".join(ids), link=link), meaning))
     header = [
@@ -258,9 +261,17 @@ def _shares_section(
         title,
         header,
         rows,
-        (text, f"kgqa show {folder} ID shows a question. Links open its report."),
+        (text, *_show_example(folder, listed)),
         optional=2,
     )
+
+
+def _show_example(folder: Path, ids: Sequence[str]) -> list[str]:
+    """Return the command that shows the first example, if there are examples."""
+    if not ids:
+        return []
+    command = shlex.join(["kgqa", "show", str(folder), ids[0]])
+    return [f"Links open questions in the report. To show one here: {command}"]
 
 
 def _differences(

@@ -383,6 +383,15 @@ def test_same_run_twice_is_an_error(kgqa: Kgqa, words: str) -> None:
     refused(kgqa(*line.split()), f"{METHODS[0]}: the same run twice. Name different runs.")
 
 
+@pytest.mark.usefixtures("two_runs")
+def test_explanation_shows_an_example(kgqa: Kgqa) -> None:
+    lines = kgqa("explain", METHODS[0]).out.splitlines()
+    (command,) = (line.partition("here: kgqa ")[2] for line in lines if "To show one" in line)
+    shown = kgqa(*command.split())
+    assert shown.code == 0
+    assert shown.out.strip().startswith("2hop__demo_01  ")
+
+
 @pytest.mark.parametrize(("method", "recall"), [("golden", "100.0"), ("no_context", "0.0")])
 def test_citations_of_the_bounds(kgqa: Kgqa, method: str, recall: str) -> None:
     assert kgqa("run", f"method={method}", "limit=6", f"output_dir={method}", *QUICK).code == 0
