@@ -25,6 +25,7 @@ from kgqa.artifacts.trace import TRACE, read_frames
 from kgqa.cli.main import main
 from kgqa.errors import DataError
 from kgqa.extras.viewer import table
+from kgqa.extras.viewer.answers import compare_scores
 from kgqa.extras.viewer.application import BACK
 from kgqa.extras.viewer.table import Row, find_row, read_rows
 from kgqa.report.columns import Measured
@@ -221,6 +222,26 @@ def test_judge_of_a_later_evaluation_is_shown(
     run = find_row(tmp_path / "outputs", before.key)
     assert run.figures["judge accuracy"].value == pytest.approx(run.figures["EM"].value)
     assert "judge accuracy" not in before.figures
+
+
+@pytest.mark.parametrize(
+    ("judges", "is_tested"), [(("em", "em"), True), (("em", "containment"), False)]
+)
+def test_verdicts_of_one_judge_are_tested_side_by_side(
+    folder: Path,
+    keys: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    judges: tuple[str, str],
+    is_tested: bool,
+) -> None:
+    shutil.copytree(folder / "outputs", tmp_path / "outputs")
+    monkeypatch.chdir(tmp_path)
+    runs = [find_row(tmp_path / "outputs", keys[name]) for name in ("no_context", "trace")]
+    for run, judge in zip(runs, judges, strict=True):
+        assert main(["evaluate", str(run.folder), f"judge={judge}"]) == 0
+    tests = {each.metric: each.means for each in compare_scores(runs)}
+    assert tests.get("judge accuracy") == (tests["EM"] if is_tested else None)
 
 
 def test_damaged_trace_is_an_error_with_its_place(

@@ -10,8 +10,9 @@ from string import ascii_uppercase
 from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import TRACE
-from kgqa.artifacts.verdicts import VERDICTS
+from kgqa.artifacts.verdicts import RIGHT, UNSCORED, VERDICTS, judge_of, read_verdicts
 from kgqa.extras.viewer.table import Row
+from kgqa.report.columns import JUDGE_ACCURACY
 from kgqa.report.questions import QuestionRow, RunQuestions, is_right
 from kgqa.scoring.comparison import Difference, compare
 from kgqa.scoring.questions import METRICS
@@ -84,4 +85,19 @@ def compare_scores(runs: Sequence[Row]) -> list[Difference]:
                 letter: [None if value is None else value / 100 for value in values]
                 for letter, values in percents.items()
             }
+    if _have_one_judge(runs):
+        scores[JUDGE_ACCURACY] = {
+            letter: [_read_share(rows[id_]) for id_ in ids] for letter, rows in answers.items()
+        }
     return compare(scores, seed=0)
+
+
+def _have_one_judge(runs: Sequence[Row]) -> bool:
+    if not all((run.folder / VERDICTS).is_file() for run in runs):
+        return False
+    return len({judge_of(read_verdicts(run.folder)) for run in runs}) == 1
+
+
+def _read_share(row: QuestionRow) -> float | None:
+    """Return 1 if the judge calls an answer correct, 0 if not, None without a verdict."""
+    return None if row["verdict"] in (None, UNSCORED) else float(row["verdict"] == RIGHT)
