@@ -291,7 +291,7 @@ def find_runs(texts: Sequence[str]) -> list[Path]:
             folders.append(folder)
     if len(folders) < 2:
         raise ConfigError(
-            f"{' '.join(texts)}: {len(folders)} finished run. Name two or more runs, or a sweep"
+            f"{' '.join(texts)}: {len(folders)} finished run. Name two or more runs, or a sweep (list: kgqa runs)"
         )
     refuse_repeated(folders)
     return folders

@@ -45,6 +45,7 @@ from kgqa.scoring.agreement import agreement
 from kgqa.scoring.own_metrics import list_own_metrics
 from kgqa.scoring.questions import ScoredQuestion, score_questions
 from kgqa.scoring.summary import summarise
+from kgqa.system.models import list_local_models
 from kgqa.types import Question
 from kgqa.util.fs import (
     OUT_ELSEWHERE,
@@ -364,8 +365,9 @@ def _judge(
     )
     if any(one.config is not None for one in answered) and not has_model and SERVER not in groups:
         missing = " and ".join(f"{name}=NAME" for name in ("model", "engine") if name not in groups)
+        local = [f". On this machine: roles.{ROLE}={each.name}" for each in list_local_models()[:1]]
         raise ConfigError(
-            f"judge={experiment.name(ROLE)}: which model runs the judge? Add {missing}, or server=URL"
+            f"judge={experiment.name(ROLE)}: which model runs the judge? Add {missing}, or server=URL{''.join(local)}"
         )
     judgings = []
     with Session(experiment) as session:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
@@ -107,6 +108,9 @@ def test_judge_takes_no_address_from_run_folder(
     words = ["evaluate", str(folder), "judge=kgp"]
     refused(kgqa(*words), "which model runs the judge? Add model=NAME and engine=NAME")
     refused(kgqa(*words, "engine=scripted"), "Add model=NAME, or server=URL")
+    local = SimpleNamespace(name="my_model")
+    monkeypatch.setattr("kgqa.experiment.evaluate.list_local_models", lambda: [local])
+    refused(kgqa(*words), "or server=URL. On this machine: roles.judge=my_model")
     assert kgqa(*words, *JUDGED_BY).code == 0
 
 
