@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -28,7 +29,7 @@ from kgqa.config.keys import find_sources
 from kgqa.config.overrides import format_value
 from kgqa.config.settings import list_reported_settings
 from kgqa.config.targets import load_run_config
-from kgqa.errors import UsageError
+from kgqa.errors import DataError, UsageError
 from kgqa.experiment.capabilities import check_servers
 from kgqa.experiment.check import check, refuse_trained
 from kgqa.experiment.engines import reader_preset
@@ -113,6 +114,7 @@ def execute(session: Session, display: Display) -> Executed:
     ):
         # another process can have answered more since the folder was chosen
         refuse_to_replace(experiment, folder.path)
+        earlier = _read_metrics(folder.path)
         inputs = prepared.enter_context(prepare(session, display))
         with session.runner(inputs) as runner:
             answers = answer_questions(runner, folder.record, display)
@@ -126,6 +128,9 @@ def execute(session: Session, display: Display) -> Executed:
             folder.path, experiment.choices, settings, origin, metrics, collect_shares(scored)
         )
         run = folder.finish(prediction_lines(scored, metrics), experiment.config, run)
+        if earlier and earlier.judge and earlier.predictions == run.metrics.predictions:
+            # a command without judge keeps the verdicts on the same answers
+            run = folder.write_metrics(run, run.metrics.replace(judge=earlier.judge))
         _report(run, scored)
         if experiment.judge:
             # the models make room for the judge's
@@ -145,6 +150,14 @@ def _keep_folder_if_paid(session: Session, folder: RunFolder) -> Iterator[None]:
     except BaseException:
         folder.is_worthless = session.spent == Spent()
         raise
+
+
+def _read_metrics(folder: Path) -> Metrics | None:
+    """Return the metrics of an earlier run of a folder, or None if there are none that can be read."""
+    try:
+        return Metrics.read(folder)
+    except DataError:
+        return None
 
 
 def _report(run: FinishedRun, scored: Sequence[ScoredQuestion]) -> None:

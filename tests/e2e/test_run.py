@@ -287,6 +287,15 @@ def test_a_finished_run_is_shown_and_stays_as_it_is(
     assert scores[0] == scores[1]
 
 
+def test_verdicts_stay_if_a_setting_without_effect_changes(kgqa: Kgqa) -> None:
+    first = kgqa(*COMMAND, "limit=2", "judge=containment")
+    judged = first.json("metrics.json")["judge"]
+    again = kgqa("run", "method=all_documents", "engine=scripted", "limit=2")
+    assert (again.folder, "already complete" in again.out) == (first.folder, False)
+    assert again.json("metrics.json")["judge"] == judged
+    assert "judge accuracy" in again.text("report.md")
+
+
 @pytest.fixture
 def own_file(kgqa: Kgqa) -> tuple[Path, tuple[str, ...]]:
     """Return a file with two questions and the command that answers them."""
