@@ -23,11 +23,8 @@ from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.experiment.selection import GIVEN, QuestionSelection
 from kgqa.report.section import MarkedCell, Section, Value
 from kgqa.scoring.comparison import ALPHA, compare
-from kgqa.scoring.power import find_detectable_points, plan_questions
+from kgqa.scoring.power import ENOUGH, find_detectable_points, plan_questions
 from kgqa.util.text import duration, pluralize
-
-# questions: the spread of the differences of a smaller pilot is uncertain (docs/PLAN.md)
-ENOUGH = 40
 
 
 def plan_comparison(

@@ -10,7 +10,8 @@ from kgqa.artifacts.metrics import Estimate
 from kgqa.report.columns import JUDGE_ACCURACY
 from kgqa.report.run_report import breakdown_sections, judge_sections, scores_section
 from kgqa.report.section import MarkedCell, Section, Value
-from kgqa.scoring.comparison import ALPHA, HOLM, Difference, questions_needed
+from kgqa.scoring.comparison import ALPHA, HOLM, Difference
+from kgqa.scoring.power import ENOUGH, bound_questions
 from kgqa.scoring.questions import METRICS
 
 _UNCALIBRATED = (
@@ -198,6 +199,8 @@ def comparison_section(
         f"n for {wanted:g}",
     )
     alpha = differences[0].alpha if differences else ALPHA
+    tests = len({(each.first, each.second) for each in differences}) if correction != "none" else 1
+    divided = f" at p < {alpha:g} divided by {tests} pairs" if tests > 1 else ""
     pair = "first run minus second run" if baseline is None else f"run minus {names[baseline]}"
     higher = "first run" if baseline is None else "run"
     test = "McNemar's exact test for right or wrong, a paired permutation test for others"
@@ -208,15 +211,17 @@ def comparison_section(
         f"p: {test}. {label}: with {name} over all rows.",
         f"Result: a run wins if {label} is below {alpha:g}. Equal within {wanted:g}: {is_equal}.",
         "Better on: questions on which each run is better. Effect: odds of the first if the two differ, or Cohen's d.",
-        f"n for {wanted:g}: questions that would show a difference of {wanted:g} points with power 0.8.",
+        f"n for {wanted:g}: questions that show {wanted:g} points with power 0.8{divided}, cautiously as kgqa plan.",
+        *_warn_of_few(differences, wanted),
     )
-    rows = [_difference_row(each, wanted, names) for each in differences]
+    rows = [_difference_row(each, wanted, names, alpha / tests) for each in differences]
     return Section("Differences", header, rows, texts, optional=4)
 
 
 def _difference_row(
-    compared: Difference, wanted: float, names: Mapping[str, str]
+    compared: Difference, wanted: float, names: Mapping[str, str], level: float
 ) -> tuple[Value, ...]:
+    """Return a row. level: p of the test for which questions are counted."""
     first, second = compared.first, compared.second
     return (
         compared.metric,
@@ -230,8 +235,16 @@ def _difference_row(
         "–"
         if compared.effect is None
         else f"{'odds' if compared.binary else 'd'} {compared.effect:.2f}",
-        questions_needed(wanted, compared.deviation, alpha=compared.alpha),
+        bound_questions(compared, wanted, alpha=level),
     )
+
+
+def _warn_of_few(differences: Sequence[Difference], wanted: float) -> list[str]:
+    """Return a warning if some pair has too few questions to count those that it needs."""
+    fewest = min((each.n for each in differences), default=ENOUGH)
+    if fewest >= ENOUGH:
+        return []
+    return [f"**Warning**: with fewer than {ENOUGH} questions, n for {wanted:g} is very uncertain."]
 
 
 def _verdict(compared: Difference, wanted: float, names: Mapping[str, str]) -> MarkedCell:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from kgqa.scoring.comparison import ALPHA, POWER, Difference, questions_needed
 
 MOST = 1_000_000  # questions
+# the spread of the differences of a smaller pilot is uncertain (docs/PLAN.md)
+ENOUGH = 40  # questions
 # the spread of the pilot is below the cautious one with this probability
 _CAUTION = 0.2
 
@@ -25,7 +28,9 @@ def mcnemar_power(
     import numpy as np
     from scipy.stats import binom
 
-    counts = np.arange(questions + 1)
+    # other counts are too rare to change the result
+    fewest, most = binom.interval(1 - 1e-9, questions, discordant)
+    counts = np.arange(int(fewest), int(most) + 1)
     weights = binom.pmf(counts, questions, discordant)
     # with k discordant questions, the test rejects up to `lowest` wins, and from k - lowest on
     lowest = binom.ppf(alpha / 2, counts, 0.5)
@@ -40,18 +45,27 @@ def plan_questions(
 ) -> tuple[int | None, int]:
     """Return how many questions show a difference of `points`, and how many if the pilot's spread is too low.
 
-    The first number is None if no question of the pilot differs. The second one uses the upper 80 % limit of the
-    spread. For right or wrong it is that of McNemar's exact test, otherwise the normal approximation. `MOST` if more
-    are needed.
+    The first number is None if no question of the pilot differs. The second one is that of `bound_questions`.
     """
     differing = sum(pilot.wins)
-    most = _bound_share(differing, pilot.n)
     spread = _Spread(pilot.binary, differing / pilot.n, pilot.deviation)
-    cautious = _Spread(pilot.binary, most, _bound_deviation(pilot, most))
     return (
         spread.needed(points, power, alpha) if differing else None,
-        cautious.needed(points, power, alpha),
+        bound_questions(pilot, points, power=power, alpha=alpha),
     )
+
+
+def bound_questions(
+    pilot: Difference, points: float, *, power: float = POWER, alpha: float = ALPHA
+) -> int:
+    """Return how many questions show a difference of `points` by the upper 80 % limit of the pilot's spread.
+
+    A small pilot can have a low spread by chance. For right or wrong the number is that of McNemar's exact test,
+    otherwise the normal approximation. `MOST` if more are needed.
+    """
+    most = _bound_share(sum(pilot.wins), pilot.n)
+    spread = _Spread(pilot.binary, most, _bound_deviation(pilot, most))
+    return spread.needed(points, power, alpha)
 
 
 def _bound_share(count: int, total: int) -> float:
@@ -90,19 +104,25 @@ class _Spread:
             return min(
                 questions_needed(points, self.deviation, power=power, alpha=alpha) or 2, MOST
             )
-        difference = points / 100
-        discordant = max(self.share, difference)
-        deviation = math.sqrt(max(discordant - difference**2, 1e-6))
-        approximate = questions_needed(difference, deviation, power=power, alpha=alpha)
-        start = min(approximate or 2, MOST)
-        # the exact test and the approximation agree
-        if start > 20_000:
-            return start
-        return _first(
-            lambda count: mcnemar_power(count, discordant, difference, alpha) >= power,
-            start // 2,
-            2 * start + 50,
-        )
+        return _count_exactly(self.share, points / 100, power, alpha)
+
+
+# many pairs of runs differ on equally many questions
+@cache
+def _count_exactly(share: float, difference: float, power: float, alpha: float) -> int:
+    """Return the number of questions for McNemar's exact test. share: of questions that only one run has right."""
+    discordant = max(share, difference)
+    deviation = math.sqrt(max(discordant - difference**2, 1e-6))
+    approximate = questions_needed(difference, deviation, power=power, alpha=alpha)
+    start = min(approximate or 2, MOST)
+    # the exact test and the approximation agree
+    if start > 20_000:
+        return start
+    return _first(
+        lambda count: mcnemar_power(count, discordant, difference, alpha) >= power,
+        start // 2,
+        2 * start + 50,
+    )
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:

@@ -25,6 +25,7 @@ from kgqa.scoring.comparison import (
     permutation,
     questions_needed,
 )
+from kgqa.scoring.power import plan_questions
 from kgqa.scoring.questions import score_question
 from kgqa.types import Question
 
@@ -200,6 +201,25 @@ def test_sign_and_p_are_explained(baseline: str | None, text: str) -> None:
     texts = comparison_section([], 2.0, names, baseline=baseline).text
     assert [line for line in texts if line.startswith(text)]
     assert [line for line in texts if line.startswith("p: McNemar's exact test")]
+
+
+@pytest.mark.parametrize(("n", "is_uncertain"), [(12, True), (40, False)], ids=["few", "enough"])
+def test_questions_needed_are_those_of_a_plan(n: int, is_uncertain: bool) -> None:
+    # one question of all differs, by 10 points
+    shares = {"A": [0.5] * n, "B": [0.6] + [0.5] * (n - 1)}
+    differences = compare({"F1": shares}, seed=0)
+    section = comparison_section(differences, 2.0, {"A": "trace", "B": "golden"})
+    _, cautious = plan_questions(differences[0], 2.0)
+    assert section.rows[0][-1] == str(cautious)
+    assert any("very uncertain" in text for text in section.text) is is_uncertain
+
+
+def test_questions_of_several_pairs_are_those_of_a_plan() -> None:
+    shares = {"A": [1.0] * 40, "B": [1.0, 0.0] * 20, "C": [0.0] * 40}
+    differences = compare({"EM": shares}, seed=0)
+    section = comparison_section(differences, 20.0, {name: name for name in shares})
+    planned = [plan_questions(each, 20.0, alpha=0.05 / 3)[1] for each in differences]
+    assert [row[-1] for row in section.rows] == list(map(str, planned))
 
 
 @pytest.mark.parametrize(
