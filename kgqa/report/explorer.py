@@ -22,6 +22,7 @@ from kgqa.report.page import EXPLORER, page_parts
 from kgqa.report.questions import QuestionRow, ReportedQuestion, RunQuestions, is_right
 from kgqa.report.run_report import headlines
 from kgqa.report.section import Section
+from kgqa.scoring.own_metrics import list_own_metrics
 from kgqa.scoring.questions import ScoredQuestion
 from kgqa.types import Json
 from kgqa.util.jsonio import encode_json
@@ -154,6 +155,11 @@ def _trace(question: ReportedQuestion) -> dict[str, Json]:
         "calls": list(map(abridge_call, traced.calls)),
         "judgement": judged,
         "meanings": {flag: explain_flag(flag) for flag in question.row["flags"]},
+        "own_scores": {
+            metric.label: question.row[name]
+            for name, metric in list_own_metrics().items()
+            if question.row.get(name) is not None
+        },
     }
 
 

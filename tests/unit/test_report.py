@@ -195,7 +195,8 @@ def test_page_has_traces_and_needs_no_network(run: FinishedRun, folder: Path, pa
         traced = by_id[row["question_id"]]
         calls = [abridge_call(call) for call in traced.calls]
         meanings = {flag: explain_flag(flag) for flag in row["flags"]}
-        record = {**traced.json(), "calls": calls, "judgement": None, "meanings": meanings}
+        extra = {"judgement": None, "meanings": meanings, "own_scores": {}}
+        record = {**traced.json(), "calls": calls, **extra}
         records.append(rounded(record))
     assert [whole(trace["value"], trace["paragraphs"]) for trace in traces] == records
     assert rows[0]["question"].endswith(HOSTILE)

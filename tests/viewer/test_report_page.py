@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
+from kgqa.cli.main import main
 from tests.e2e.browser import Browser
 from tests.viewer.conftest import HOSTILE, SCRIPT
 
@@ -176,3 +177,12 @@ def test_questions_are_sorted_and_downloaded(browser: Browser, page: Path, tmp_p
         browser.value("csvCell('=1+1') + csvCell('-1.5') + csvCell('a,\"b\"')")
         == '\'=1+1-1.5"a,""b"""'
     )
+
+
+def test_own_metric_is_next_to_the_answer(browser: Browser, own_folder: Path) -> None:
+    assert main(["new", "metric", "brevity"]) == 0
+    assert main(["run", "method=golden", "dataset=demo", "engine=scripted", "limit=1"]) == 0
+    [report] = own_folder.glob("outputs/demo/golden/*/*/report.html")
+    browser.open(report, "#q=2hop__demo_01")
+    wait_for_question(browser, "In which town was the architect")
+    assert "· Brevity " in browser.value("byId('question').textContent")

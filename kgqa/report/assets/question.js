@@ -71,10 +71,11 @@ function questionView(row, traced) {
   const back = element("a", { href: "#questions", id: "back" }, "← all questions");
   const flags = Object.entries(row.flags).map(([flag, count]) => flagView(flag, count, traced?.meanings?.[flag]));
   const figures = Object.entries(traced?.figures || {}).map(([name, value]) => mark(`${spaced(name)} ${amount(value)}`));
+  const scores = { EM: row.em, F1: row.f1, "support recall": row.support_recall, ...traced?.own_scores };
   const summary = facts([
     ["answer", row.error === null ? row.answer || element("i", null, "empty") : element("span", { class: "wrong" }, row.error)],
     ["gold", row.gold.length ? row.gold.join(" | ") : null], // questions of `kgqa ask` have no gold answer and no scores
-    ["scores", row.gold.length === 0 ? null : [`EM ${points(row.em)} · F1 ${points(row.f1)} · support recall ${points(row.support_recall)}`]],
+    ["scores", row.gold.length === 0 ? null : [Object.entries(scores).map(([name, score]) => `${name} ${points(score)}`).join(" · ")]],
     ["judge", traced ? traced.judgement && judgementView(traced.judgement) : row.verdict && spaced(row.verdict)],
     ["cost", row.calls !== null && `${modelCalls(row, traced)} · ${amount(row.prompt_tokens)} prompt and ${amount(row.output_tokens)} generated tokens` + (row.context_tokens === null ? "" : ` · ${amount(row.context_tokens)} tokens of context for the reader`)],
     ["other calls", traced && otherCalls(traced)],
