@@ -28,8 +28,8 @@ from kgqa.cli.terminal import Cells, Terminal, style_text
 from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, DataError
-from kgqa.report.changes import name_changes
-from kgqa.report.columns import find_differing, warn_of_missing
+from kgqa.report.changes import NamedRun, add_changes
+from kgqa.report.columns import find_differing, group_texts, warn_of_missing
 from kgqa.report.exports import write_export, write_report
 from kgqa.report.paper import DEFAULT_METRICS, PaperTable, read_entries, table_file
 from kgqa.report.sweeps import write_sweep_report
@@ -83,18 +83,19 @@ def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
         with suppress(DataError):
             settings[run] = read_settings(run.folder)
             counts[run] = Metrics.read(run.folder).questions
-    differing = {}
+    named = []
+    groups = group_texts((run, run.parts[:3]) for run in settings)
     for run, own in settings.items():
-        alike = [other for other in settings if other.parts[:3] == run.parts[:3]]
+        alike = groups[run.parts[:3]]
         keys = find_differing([settings[other] for other in alike])
         values = " ".join(f"{key}={own[key]}" for key in keys)
-        is_count = len({counts.get(other) for other in alike}) == len(alike)
-        if values or len(alike) == 1:
-            differing[run] = values
-        elif is_count:
-            differing[run] = "number of questions"
-        else:
-            differing[run] = name_changes([other.folder for other in alike], run.parts[1])
+        named.append(NamedRun(values, run.parts[1], run.folder, run.parts[:3]))
+    differing = dict(zip(settings, add_changes(named), strict=True))
+    for alike in groups.values():
+        if len(alike) > 1 and not any(differing[run] for run in alike):
+            is_count = len({counts.get(run) for run in alike}) == len(alike)
+            reason = "number of questions" if is_count else "code, prompts or data"
+            differing.update(dict.fromkeys(alike, reason))
     return differing
 
 

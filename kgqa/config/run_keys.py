@@ -174,6 +174,8 @@ class RunSettings:
         }
 
 
+# a method that does not search has no choice of these
+SEARCH_GROUPS = ("retriever", "reranker", "ranker", "graph")
 REQUIRE_EXISTING = "kg.require_existing"
 ANY = (
     "[PRESET][+ADAPTER][@ENGINE], also as .model, .engine and .engine.KEY, e.g. roles.judge.engine.tensor_parallel=4. "

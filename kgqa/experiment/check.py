@@ -13,6 +13,7 @@ from kgqa.artifacts.run import SCRIPTED, SCRIPTED_TARGET, SMALL_MODEL
 from kgqa.cache.stored import StoredCalls
 from kgqa.config.files import flatten
 from kgqa.config.overrides import override_group, parse_override
+from kgqa.config.run_keys import SEARCH_GROUPS
 from kgqa.config.scaffolding import find_unused_templates
 from kgqa.errors import ConfigError
 from kgqa.experiment.capabilities import check_capabilities
@@ -30,7 +31,6 @@ from kgqa.util.places import prompt_folders
 from kgqa.util.registry import load_registered
 from kgqa.util.text import pluralize
 
-SEARCH_GROUPS = ("retriever", "reranker", "ranker", "graph")
 # choices that compute nothing with a model
 WITHOUT_MODEL = {"retriever": "bm25", "ranker": "lexical", DEMONSTRATIONS_RANKER: "lexical"}
 # its questions are made for small models

@@ -18,7 +18,6 @@ from kgqa.artifacts.sweep import Cell
 from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
-from kgqa.report.changes import UNKNOWN, name_changes
 from kgqa.report.columns import JUDGE_ACCURACY, SEPARATOR, group_texts, list_missing
 from kgqa.report.comparison import ComparisonTable
 from kgqa.report.evaluation import CORRECTED_P, comparison_section
@@ -275,12 +274,6 @@ def describe_runs(runs: Runs, names: Mapping[str, str]) -> list[str]:
     for text, letters in group_texts(warnings).items():
         which = "" if len(letters) == len(runs) else f" ({', '.join(letters)})"
         lines.append(f"warning: {text}{which}")
-    twins = group_texts((letter, name) for letter, name in names.items())
-    for name, letters in twins.items():
-        if len(letters) > 1:
-            folders = [Path(runs[letter].name) for letter in letters]
-            changes = name_changes(folders, name.partition(SEPARATOR)[0])
-            lines += [f"{', '.join(letters)} differ in: {changes}"] if changes != UNKNOWN else []
     return lines
 
 

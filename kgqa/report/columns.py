@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -13,6 +13,7 @@ from kgqa.scoring.questions import METRICS, show_score
 from kgqa.util.text import pluralize
 
 T = TypeVar("T")
+Key = TypeVar("Key", bound=Hashable)
 # between the settings in the name of a run
 SEPARATOR = " · "
 JUDGE_ACCURACY, CORRECTED_ACCURACY = "judge accuracy", "judge accuracy, corrected"
@@ -125,9 +126,9 @@ def note_extraction(metrics: Metrics) -> str:
     return f"costs without the extraction of triples ({figures}, shared by runs)."
 
 
-def group_texts(texts: Iterable[tuple[T, str]]) -> dict[str, list[T]]:
-    """Return each text once, with what has it: rows, cells or runs."""
-    groups: dict[str, dict[T, None]] = {}
+def group_texts(texts: Iterable[tuple[T, Key]]) -> dict[Key, list[T]]:
+    """Return each text (or another key) once, with what has it: rows, cells or runs."""
+    groups: dict[Key, dict[T, None]] = {}
     for owner, text in texts:
         groups.setdefault(text, {})[owner] = None
     return {text: list(owners) for text, owners in groups.items()}

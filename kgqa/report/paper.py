@@ -13,8 +13,9 @@ from kgqa.artifacts.metrics import UNDEFINED, Estimate
 from kgqa.artifacts.run import SWEEP, UPPER_BOUNDS, FinishedRun
 from kgqa.artifacts.sweep import REPEAT, SET, Cell, Sweep
 from kgqa.config.overrides import override_values
-from kgqa.config.run_keys import RunSettings
+from kgqa.config.run_keys import SEARCH_GROUPS, RunSettings
 from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.report.changes import NamedRun, add_changes
 from kgqa.report.columns import (
     CORRECTED_ACCURACY,
     COSTS,
@@ -547,7 +548,14 @@ def read_entries(places: Sequence[Path]) -> list[Entry]:
     for place in places:
         if not (place / SWEEP).is_file():
             run = FinishedRun.read(place)
-            settings = _choose_settings(_read_command(run.manifest.command), {"method"})
+            values = _read_command(run.manifest.command)
+            # a key without effect names no run
+            without = [
+                key
+                for key in values
+                if (group := key.partition(".")[0]) in SEARCH_GROUPS and group not in run.choices
+            ]
+            settings = _choose_settings(values, {"method", *without})
             entries.append(Entry(run, settings))
             continue
         entries += _read_cells(Sweep.read(place))
@@ -582,9 +590,10 @@ def _read_cells(sweep: Sweep) -> list[Entry]:
 def name_entries(entries: Sequence[Entry]) -> dict[int, str]:
     """Return a name of each entry by its id: its method, and the settings that differ among the runs of this method.
 
-    Settings of a dataset count if they differ among the runs on this dataset.
+    Settings of a dataset count if they differ among the runs on this dataset. Prompts and files that differ are only
+    in names that would be equal without them.
     """
-    names = {}
+    named = []
     for entry in entries:
         same = [other for other in entries if other.method == entry.method]
         on_dataset = [other for other in same if other.dataset == entry.dataset]
@@ -593,8 +602,9 @@ def name_entries(entries: Sequence[Entry]) -> dict[int, str]:
             key for key in keys if _differs(key, on_dataset if key.startswith(OF_DATASET) else same)
         ]
         own = {key: value for key in differing if (value := entry.value(key)) is not None}
-        names[id(entry)] = name_by_settings({"method": entry.method, **own})
-    return names
+        name = name_by_settings({"method": entry.method, **own})
+        named.append(NamedRun(name, entry.method, entry.run.folder, entry.dataset))
+    return dict(zip(map(id, entries), add_changes(named), strict=True))
 
 
 def list_used(entries: Sequence[Entry]) -> str:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.artifacts.manifest import Manifest
 from kgqa.cli.system import FIRST_RUNS
+from kgqa.extras.viewer.table import name_rows, read_rows
 from tests.e2e.conftest import Kgqa
 
 Run = Callable[[str], str]
@@ -436,21 +438,29 @@ def test_plain_function_for_a_coroutine_is_named(
 def test_runs_with_other_prompts_differ_in_the_list(kgqa: Run, tmp_path: Path) -> None:
     line = "run method=golden dataset=demo engine=scripted limit=2"
     kgqa(line)
-    assert "prompts/" not in kgqa("runs")
+    assert "prompt reader/answer" not in kgqa("runs")
     kgqa("new prompt reader/answer")
     kgqa("new prompt trace/select")
     for name in ("reader/answer", "trace/select"):
         template = tmp_path / "prompts" / f"{name}.j2"
         text = template.read_text("utf-8").replace("{% block user %}", "{% block user %}Be brief.")
         template.write_text(text, "utf-8")
-    kgqa(line)
+    # golden does not use the ranker and trace/select
+    kgqa(f"{line} ranker=lexical")
+    hashes = {
+        Manifest.read(each.parent).prompts["reader/answer"][:6]: each.parent
+        for each in Path("outputs/demo").rglob("metrics.json")
+    }
+    folders = list(hashes.values())
     listed = kgqa("runs")
-    assert listed.count("prompts/reader/answer.j2") == 2
-    # golden does not use it
+    names = [f"prompt reader/answer {sha256}" for sha256 in hashes]
+    assert [listed.count(name) for name in names] == [1, 1]
     assert "trace/select" not in listed
-    folders = [str(each.parent) for each in Path("outputs/demo").rglob("metrics.json")]
-    compared = kgqa(f"compare {' '.join(folders)}")
-    assert "A, B differ in: prompts/reader/answer.j2" in compared
+    compared = kgqa(f"compare {' '.join(map(str, folders))}")
+    assert f"A  golden · {names[0]}  {folders[0]}" in compared
+    assert f"B  golden · {names[1]}  {folders[1]}" in compared
+    titles = {row.title for row in name_rows(read_rows(Path("outputs")))}
+    assert titles == {f"golden · {name}" for name in names}
 
 
 def test_runs_with_other_data_differ_in_the_file(kgqa: Run, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def fake_entry(method: str, sha256: str = "1", note: str = "", **changes: Any) -
         metrics=Metrics.read(RUN).replace(**{"missing_golds": None, "judge": None, **changes}),
         manifest=SimpleNamespace(dataset=SimpleNamespace(sha256=sha256)),
         simulation_note=note,
-        folder=f"outputs/{method}",
+        folder=Path(f"outputs/{method}"),
     )
     return Entry(cast(Any, run))
 

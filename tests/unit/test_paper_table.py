@@ -26,7 +26,9 @@ RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
 def fake_run(method: str, dataset: str) -> Any:
     metrics = Metrics.read(RUN).replace(profile="musique", missing_golds=None)
     choices = {"method": method, "dataset": dataset, "model": "small"}
-    return SimpleNamespace(choices=choices, settings=(), metrics=metrics, simulation_note="")
+    return SimpleNamespace(
+        folder=Path("none"), choices=choices, settings=(), metrics=metrics, simulation_note=""
+    )
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.run import SCRIPTED, RunEntry, list_runs, list_sweeps, read_settings
 from kgqa.artifacts.sweep import REPEAT, Sweep, questions_asked
 from kgqa.errors import DataError
+from kgqa.report.changes import NamedRun, add_changes
 from kgqa.report.columns import (
     CORRECTED_ACCURACY,
     JUDGE_ACCURACY,
@@ -250,15 +251,24 @@ def name_rows(rows: Sequence[Row]) -> list[Row]:
     """Return the rows with titles that show what differs.
 
     A run has its method and the settings that differ among the runs of this method on this dataset. A cell below its
-    sweep has the settings that the sweep varies.
+    sweep has the settings that the sweep varies. Equal names have the prompts and files that differ.
     """
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.sweep, row.method, row.dataset), []).append(row)
     keys = {place: _choose_settings(group) for place, group in groups.items()}
-    return [
-        replace(row, title=_title(row, *keys[row.sweep, row.method, row.dataset])) for row in rows
+    titles = [_title(row, *keys[row.sweep, row.method, row.dataset]) for row in rows]
+    named = [
+        # only finished runs have manifests
+        NamedRun(
+            title,
+            row.method,
+            row.folder,
+            (row.sweep, row.dataset, row.model) if row.settings else row.key,
+        )
+        for row, title in zip(rows, titles, strict=True)
     ]
+    return [replace(row, title=title) for row, title in zip(rows, add_changes(named), strict=True)]
 
 
 def _choose_settings(group: Sequence[Row]) -> tuple[list[str], bool]:
