@@ -174,6 +174,7 @@ def test_table_shows_figures_settings_and_the_sweep(viewing: Viewing, keys: dict
     assert "from='x': must be a number" in viewing.error("/?from=x")
     page = viewing.get("/plots?run=sweeps/lengths")
     assert "3 runs of sweep lengths" in page
+    assert "<output>1 run with scores</output>" in viewing.get(f"/plots?run={keys['trace']}")
     assert "EM against tokens / question" in page
     assert "F1 against calls / question" in viewing.get("/plots?y=F1&x=calls+%2F+question")
 

@@ -161,7 +161,8 @@ class Viewer:
         x = query.get("x") or next((name for name in table.COSTS if name in figures), "")
         y = query.get("y") or next((name for name in figures if name not in table.COSTS), "")
         return self._page(
-            request, "plots.html.j2", keys=query.getlist("run"), count=len(rows), figures=figures, x=x, y=y,
+            request, "plots.html.j2", keys=query.getlist("run"), count=pluralize(len(rows), "run"),
+            figures=figures, x=x, y=y,
             sweep=named[0] if len(named) == 1 and named[0].kind == "sweep" else None,
             plots=table.draw_plots(rows, groups, x, y),
             hints=[*explain_names(row.title for row in table.name_rows(rows)), *table.explain_groups(groups.values())],
