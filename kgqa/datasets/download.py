@@ -7,6 +7,7 @@ import gzip
 import json
 import logging
 import lzma
+import re
 import shutil
 import tarfile
 import tempfile
@@ -15,8 +16,10 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pooch
+import requests
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from kgqa.datasets.authors_prompts import AuthorsTemplate
@@ -34,6 +37,8 @@ RETRIES = 2
 TIMEOUT = 60.0  # seconds without a byte
 # bytes between two signs of progress
 BLOCK = 1 << 20
+# an error of the system in the message of a library
+_SYSTEM = r"\[Errno -?\d+\] ([^'\")\]]+)"
 # Columns of the hub's tables, which the authors' files keep as lists
 COLUMNS = {
     "supporting_facts": ("title", "sent_id"),
@@ -129,10 +134,18 @@ def download(source: Download, target: Path, advance: Advance) -> None:
             except (ValueError, OSError) as error:
                 if getattr(error, "errno", None):  # the disk's, not the connection's
                     raise
-                reasons.append(f"{url}: {' '.join(str(error).split())}")
+                reasons.append(f"{urlsplit(url).netloc}: {_describe(error)}")
             else:
                 return
     raise DataError(". ".join(reasons))
+
+
+def _describe(error: Exception) -> str:
+    """Return why a download failed. Of a lost connection only the system's words: libraries repeat their addresses."""
+    text = " ".join(str(error).split())
+    if isinstance(error, requests.ConnectionError) and (found := re.search(_SYSTEM, text)):
+        return f"no connection ({found[1]})"
+    return text
 
 
 class _Progress:

@@ -103,7 +103,7 @@ def test_file_that_does_not_arrive_leaves_nothing(
         fetch, source(server.url, f"{server.url}s"), tmp_path / "file.bin", error=DataError
     )
     assert error in message
-    assert f"{server.url}s: 404" in message
+    assert f"404 Client Error: Not Found for url: {server.url}s" in message
     assert not list(tmp_path.iterdir())
 
 
@@ -310,3 +310,8 @@ def test_missing_split_is_reported(tmp_path: Path, write: Any, split: str, messa
 def test_another_dataset_is_rejected() -> None:
     with pytest.raises(DataError, match="a row with text, label does not match any known dataset"):
         original({"text": "x", "label": 1})
+
+
+def test_lost_connection_is_described_in_a_few_words(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^127\.0\.0\.1:9: no connection \(Connection refused\)$"):
+        fetch(source("http://127.0.0.1:9/file.bin"), tmp_path / "file.bin")
