@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,10 @@ def _load_metric(file: Path) -> OwnMetric:
         raise ConfigError(f"{file}: _target_={target}: {error}") from error
     if not callable(function) or isinstance(function, type):
         raise ConfigError(f"{file}: _target_={target}: not a function")
+    try:
+        signature(function).bind("question", "answer")
+    except TypeError as error:
+        raise ConfigError(f"{function_line(function)}: must take (question, answer)") from error
     label = str(node.get("label") or file.stem.replace("_", " "))
     return OwnMetric(file, target, function, label, bool(node.get("lower_is_better")))
 

@@ -223,6 +223,15 @@ def test_own_metric_is_in_scores_and_comparisons(kgqa: Run, tmp_path: Path) -> N
     assert "Brevity" in (folder / "report.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("parameters", ["answer", "question, answer, gold", "*, question, answer"])
+def test_metric_of_other_parameters_is_named(kgqa: Run, tmp_path: Path, parameters: str) -> None:
+    (tmp_path / "mine.py").write_text(f"def one({parameters}):\n    return 1.0\n")
+    (tmp_path / "conf" / "metric").mkdir(parents=True)
+    (tmp_path / "conf" / "metric" / "one.yaml").write_text("_target_: mine.one\n")
+    out = kgqa("run method=golden dataset=demo engine=scripted limit=3")
+    assert out == "kgqa: mine.py:1: must take (question, answer)\n"
+
+
 def test_new_metric_is_scored_without_new_calls(kgqa: Run, tmp_path: Path) -> None:
     line = "run method=golden dataset=demo engine=scripted limit=3"
     kgqa(line)
