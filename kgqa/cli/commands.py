@@ -228,8 +228,9 @@ INSPECT_COMMANDS = (
         "kgqa.cli.score:plan",
         """
         RUN …          two or more finished runs as a pilot, of a few questions. A sweep: all its runs
-        [key=value …]  difference=2 points to show, power=0.8 of the test, seed=0""",
-        ("difference", "power", "seed"),
+        [key=value …]  difference=2 points to show, power=0.8 of the test, seed=0, \
+            baseline=ROW: only pairs with this run, metrics=em,f1: only these""",
+        ("difference", "power", "seed", "baseline", "metrics"),
         only_own=True,
     ),
     Command(

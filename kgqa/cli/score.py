@@ -165,7 +165,14 @@ def plan(args: Namespace, terminal: Terminal) -> None:
     places = find_places(args.positionals)
     terminal.warn([*warn_of_missing(find_missing(places)), *warn_of_changed(places)])
     pilots = find_runs(args.positionals)
-    heading, sections = plan_comparison(pilots, difference, power, seed=seed)
+    heading, sections = plan_comparison(
+        pilots,
+        difference,
+        power,
+        seed=seed,
+        baseline=values.get("baseline"),
+        metrics=read_metrics(values),
+    )
     terminal.sections(heading, sections)
 
 

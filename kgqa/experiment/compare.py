@@ -162,18 +162,15 @@ def compare_answers(
         ConfigError: the runs have different questions or profiles, or there is no such baseline or metric.
         DataError: one is not the folder of a finished run.
     """
-    _check_metrics(metrics)
+    check_metrics(metrics)
     opened = [open_run(folder, profile) for folder in folders]
     if len(profiles := sorted({run.profile for run in opened})) > 1:
         raise ConfigError(f"scored by {' and '.join(profiles)}. Choose one with scoring=")
     runs = name_runs(opened, common=in_all)
-    scores = compare_share_tests(runs)
-    verdicts, notes = _verdicts(runs)
-    tested = _choose_metrics(
-        {**scores, **({JUDGE_ACCURACY: verdicts} if verdicts else {})}, metrics
-    )
+    scores, notes = collect_shares(runs)
+    tested = choose_metrics(scores, metrics)
     labels = name_by_differences(runs)
-    reference = None if baseline is None else _find_baseline(baseline, runs, labels)
+    reference = None if baseline is None else find_baseline(baseline, runs, labels)
     pairs = pair_runs(list(runs), reference)
     differences = compare(tested, seed, alpha=alpha, correction=correction, baseline=reference)
     title = f"{pluralize(len(runs['A'].questions), 'question')}, profile {profiles[0]}"
@@ -191,7 +188,11 @@ def compare_answers(
     sections = [
         tests,
         *_followed(runs),
-        *(_flips(runs, verdicts or scores["EM"], flips, pairs) if has_flips else []),
+        *(
+            _flips(runs, scores.get(JUDGE_ACCURACY, scores["EM"]), flips, pairs)
+            if has_flips
+            else []
+        ),
     ]
     names = {letter: run.name for letter, run in runs.items()}
     heading = "\n".join([title, *lines, *notes])
@@ -200,7 +201,7 @@ def compare_answers(
     )
 
 
-def _check_metrics(metrics: Sequence[str]) -> None:
+def check_metrics(metrics: Sequence[str]) -> None:
     """Raise a ConfigError for a metric that has no test."""
     tested = [name for name, metric in METRICS.items() if metric.tested]
     known = [*tested, JUDGE]
@@ -209,7 +210,7 @@ def _check_metrics(metrics: Sequence[str]) -> None:
             raise ConfigError(f"metrics={name}: no score with a test. {nearest(name, known)}")
 
 
-def _choose_metrics(
+def choose_metrics(
     scores: Mapping[str, Mapping[str, Shares]], metrics: Sequence[str]
 ) -> Mapping[str, Mapping[str, Shares]]:
     """Return the scores of these metrics by label, or all. Raises ConfigError: the runs share no verdicts."""
@@ -223,7 +224,7 @@ def _choose_metrics(
     return {label: scores[label] for label in labels}
 
 
-def _find_baseline(text: str, runs: Runs, names: Mapping[str, str]) -> str:
+def find_baseline(text: str, runs: Runs, names: Mapping[str, str]) -> str:
     """Return the letter of the run with this letter, name, method, folder, SWEEP/METHOD, or start of a folder's name.
 
     Raises:
@@ -385,6 +386,13 @@ def _warn_of_data(runs: Runs) -> list[str]:
         return []
     listed = ", ".join(f"{name} {sha256[:12]}" for name, sha256 in hashes.items())
     return [f"warning: these runs read different data files ({listed}). Their passages can differ"]
+
+
+def collect_shares(runs: Runs) -> tuple[dict[str, dict[str, Shares]], list[str]]:
+    """Return the shares of `compare_share_tests` and, if one judge judged all runs, of its verdicts, and notes."""
+    verdicts, notes = _verdicts(runs)
+    judged = {JUDGE_ACCURACY: verdicts} if verdicts else {}
+    return {**compare_share_tests(runs), **judged}, notes
 
 
 def _verdicts(runs: Runs) -> tuple[dict[str, Shares] | None, list[str]]:

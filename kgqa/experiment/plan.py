@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
-from itertools import combinations, islice
+from itertools import islice
 from pathlib import Path
 
 from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import SETTINGS, Chosen
 from kgqa.artifacts.schema import read
+from kgqa.config.overrides import override_values
 from kgqa.config.settings import read_settings
 from kgqa.errors import KgqaError
 from kgqa.experiment.compare import (
-    compare_share_tests,
+    check_metrics,
+    choose_metrics,
+    collect_shares,
     describe_runs,
+    find_baseline,
     label_runs,
     name_by_differences,
     name_runs,
@@ -22,34 +27,53 @@ from kgqa.experiment.compare import (
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.experiment.selection import GIVEN, QuestionSelection
 from kgqa.report.section import MarkedCell, Section, Value
-from kgqa.scoring.comparison import ALPHA, compare
+from kgqa.scoring.comparison import ALPHA, Difference, compare, pair_runs
 from kgqa.scoring.power import ENOUGH, find_detectable_points, plan_questions
 from kgqa.util.text import duration, pluralize
 
+# keys of a pilot that choose its questions or its folder
+_OWN_KEYS = ("limit", "sample", "sample_by", "ids", "shard", "output_dir", "run_name")
+
 
 def plan_comparison(
-    folders: Sequence[Path], points: float, power: float, *, seed: int = 0
+    folders: Sequence[Path],
+    points: float,
+    power: float,
+    *,
+    seed: int = 0,
+    baseline: str | None = None,
+    metrics: Sequence[str] = (),
 ) -> tuple[str, list[Section]]:
     """Return a heading, and for each pair of pilot runs and each metric the questions needed and their cost.
 
+    baseline, metrics: as for `compare_answers`.
+
     Raises:
-        ConfigError: the runs have no question in common.
+        ConfigError: the runs have no question in common, or there is no such baseline or metric.
         DataError: one is not the folder of a finished run.
     """
+    check_metrics(metrics)
     runs = name_runs([open_run(folder) for folder in folders], common=True)
     costs = {name: Metrics.read(Path(run.name)) for name, run in runs.items()}
     names = name_by_differences(runs)
     labels = label_runs(names)
-    tests = len(list(combinations(runs, 2)))
+    reference = None if baseline is None else find_baseline(baseline, runs, names)
+    tests = len(pair_runs(list(runs), reference))
     alpha = ALPHA / tests
-    pilots = compare(compare_share_tests(runs), seed)
+    scores, notes = collect_shares(runs)
+    pilots = compare(choose_metrics(scores, metrics), seed, baseline=reference)
     plans = [plan_questions(pilot, points, power=power, alpha=alpha) for pilot in pilots]
     most = max(cautious for _, cautious in plans)
     available = _count_questions(runs["A"], max(most, ENOUGH))
     # the questions that the dataset has, if they are fewer than planned
     all_of_it = available if available is not None and available < most else None
     rows: list[tuple[Value, ...]] = []
+    unknown = list[tuple[Difference, int]]()
     for pilot, (needed, cautious) in zip(pilots, plans, strict=True):
+        # of many pairs, these rows would hide the others
+        if needed is None and tests > 1:
+            unknown.append((pilot, cautious))
+            continue
         pair = [costs[pilot.first], costs[pilot.second]]
         smallest = [
             find_detectable_points(pilot, count, power=power, alpha=alpha)
@@ -80,17 +104,26 @@ def plan_comparison(
     test = "McNemar's exact test or the normal approximation"
     level = f"p < {ALPHA:g} divided by {pluralize(tests, 'pair')}"
     at_most = f", at most {all_of_it:,}" if all_of_it else ""
+    pilot_questions = len(runs["A"].questions)
     texts = (
+        *_warn_of_size(
+            pilot_questions, available, [Manifest.read(Path(run.name)) for run in runs.values()]
+        ),
+        *_count_unknown(unknown),
+        *(
+            ["For fewer rows: metrics=f1, or baseline=ROW with the letter or the name of a run."]
+            if tests > 1 and not (metrics or baseline)
+            else []
+        ),
         f"Questions: the number that shows {points:g} points with power {power:g}, by {test}, at {level}.",
-        "–: no question of the pilot differs.",
+        *(["–: no question of the pilot differs."] if tests == 1 else []),
         "Cautious: the same with the upper 80 % limit of the pilot's spread.",
         *_describe_all(all_of_it),
         f"Tokens, model time and USD: both runs on the cautious number{at_most}, without cached replies.",
         "Pilot shows: the difference that the questions of the pilot show.",
-        *_note_common(len(runs["A"].questions), costs.values()),
-        *_warn_of_size(len(runs["A"].questions), available),
+        *_note_common(pilot_questions, costs.values()),
     )
-    heading = "\n".join(describe_runs(runs, names))
+    heading = "\n".join([*describe_runs(runs, names), *notes])
     return heading, [Section("Plan", header, rows, texts, optional=len(of_pilot))]
 
 
@@ -125,17 +158,47 @@ def _note_common(questions: int, runs: Iterable[Metrics]) -> list[str]:
     return [f"The runs have different questions. The plan uses the {questions:,} that all have."]
 
 
-def _warn_of_size(questions: int, available: int | None) -> list[str]:
-    """Return a warning if the pilot is too small for these numbers. available: the questions of the dataset."""
+def _count_unknown(pilots: Sequence[tuple[Difference, int]]) -> list[str]:
+    """Return a line per metric about the pairs without a differing question. pilots: with the cautious numbers."""
+    numbers: dict[str, list[int]] = {}
+    for pilot, cautious in pilots:
+        numbers.setdefault(pilot.metric, []).append(cautious)
+    return [
+        f"{metric}: in {pluralize(len(each), 'pair')} no question of the pilot differs. Cautious: {max(each):,}."
+        for metric, each in numbers.items()
+    ]
+
+
+def _warn_of_size(questions: int, available: int | None, runs: Sequence[Manifest]) -> list[str]:
+    """Return a warning and a command if the pilot is too small. available: the questions of the dataset."""
     if questions >= ENOUGH:
         return []
     count = pluralize(questions, "question")
     warning = f"**Warning**: the pilot has {count}, so that these numbers are very uncertain."
-    if available is None or available >= ENOUGH:
-        return [f"{warning} Run both methods on {ENOUGH} or more: limit={ENOUGH}."]
-    if available > questions:
-        return [f"{warning} Run both methods on all {available} of the dataset: limit={available}."]
-    return [f"{warning} The dataset has no others."]
+    if available is not None and available <= questions:
+        return [f"{warning} The dataset has no others."]
+    more = ENOUGH if available is None else min(available, ENOUGH)
+    number = f"all {more} of the dataset" if more == available else f"{more} or more"
+    return [f"{warning} Run the methods on {number}: {_repeat_on(runs, more)}"]
+
+
+def _repeat_on(runs: Sequence[Manifest], questions: int) -> str:
+    """Return the command that runs all of these on more questions, or `limit=` if their commands do not show it."""
+    limit = f"limit={questions}"
+    by_run = [override_values(word for word in run.command if "=" in word) for run in runs]
+    if any(run.command[:2] != ("kgqa", "run") or "-m" in run.command for run in runs):
+        return limit
+    values = [
+        {key: value for key, value in each.items() if key not in _OWN_KEYS} for each in by_run
+    ]
+    keys = dict.fromkeys(key for each in values for key in each)
+    varied = [key for key in keys if len({each.get(key) for each in values}) > 1]
+    words = [[f"{key}={value}" for key, value in each.items()] for each in values]
+    listed = [each.get(key) or "," for key in varied for each in values]
+    if len(varied) > 1 or any("," in value for value in listed):
+        return " && ".join(shlex.join(["kgqa", "run", *each, limit]) for each in words)
+    sweep = [f"{key}={','.join(listed) if key in varied else values[0][key]}" for key in keys]
+    return shlex.join(["kgqa", "run", *(["-m"] if varied else []), *sweep, limit])
 
 
 def _costs(pair: Sequence[Metrics], questions: int) -> tuple[Value, ...]:

@@ -347,7 +347,7 @@ def test_plan_shows_questions_and_cost(kgqa: Kgqa) -> None:
 @pytest.mark.parametrize(
     ("limit", "advice"),
     [
-        (4, "Run both methods on all 36 of the dataset: limit=36."),
+        (4, "Run the methods on all 36 of the dataset: kgqa run -m method=golden,no_context dataset=demo"),
         (36, "the pilot has 36 questions, so that these numbers are very uncertain. The dataset has no others."),
     ],
     ids=["some", "all"],
@@ -361,6 +361,31 @@ def test_plan_needs_no_more_than_the_dataset_has(kgqa: Kgqa, limit: int, advice:
     assert "the cautious number, at most 36," in planned
 
 
+def test_plan_of_many_pairs_is_short(kgqa: Kgqa) -> None:
+    """Test that pairs without a differing question are counted, and that a baseline and metrics narrow the plan."""
+    ran = ("dataset=demo", "limit=2", *QUICK)
+    sweep = str(kgqa("run", "-m", "method=golden,no_context,all_documents", *ran).folder)
+    planned = kgqa("plan", sweep).out
+    assert "EM: in 3 pairs no question of the pilot differs" in planned
+    assert "golden – no_context  EM" not in planned
+    assert planned.index("Warning") < planned.index("Questions:")
+    assert "divided by 2 pairs" in kgqa("plan", sweep, "baseline=golden").out
+    assert "EM" not in kgqa("plan", sweep, "metrics=f1").out
+    refused(kgqa("plan", sweep, "metrics=em2"), "metrics=em2")
+
+
+def test_plan_repeats_runs_that_differ_in_much(kgqa: Kgqa) -> None:
+    short = "method.max_answer_tokens=20"
+    one = kgqa("run", "method=golden", short, "sample=4", "dataset=demo", *QUICK).folder
+    other = kgqa("run", "method=no_context", "sample=4", "dataset=demo", *QUICK).folder
+    planned = kgqa("plan", str(one), str(other), "difference=5").out
+    engine = " ".join(QUICK)
+    assert (
+        f"kgqa run method=golden {short} dataset=demo {engine} limit=36 && "
+        f"kgqa run method=no_context dataset=demo {engine} limit=36"
+    ) in planned.replace("\n", " ")
+
+
 def test_plan_needs_no_data(kgqa: Kgqa) -> None:
     """Test that a plan without the file of the questions does not count them."""
     demo = resources.files("kgqa.datasets").joinpath("demo.jsonl").read_text(encoding="utf-8")
@@ -369,7 +394,7 @@ def test_plan_needs_no_data(kgqa: Kgqa) -> None:
     sweep = kgqa("run", "-m", "method=golden,no_context", *ran).folder
     Path("own.jsonl").unlink()
     planned = kgqa("plan", str(sweep)).out
-    assert "Run both methods on 40 or more: limit=40." in planned
+    assert "Run the methods on 40 or more: kgqa run -m method=golden,no_context" in planned
     assert "all 36 show" not in planned
 
 
