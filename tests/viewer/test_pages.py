@@ -138,6 +138,18 @@ def test_title_has_the_setting_that_separates_runs() -> None:
     assert [each.title for each in cells] == ["trace · answer 10", "trace · answer 25"]
 
 
+def test_title_has_five_settings_at_most() -> None:
+    # each run differs from the others in another setting
+    runs = [
+        row(
+            name, None, **{f"method.{each}": "on" if each == name else "off" for each in "abcdefgh"}
+        )
+        for name in "abcdefgh"
+    ]
+    titles = [each.title for each in table.name_rows(runs)]
+    assert titles[0] == "trace · a on · b off · c off · d off · e off · …"
+
+
 def test_plot_names_start_with_the_models_that_differ() -> None:
     several = [replace(each, model=each.name) for each in ROWS[:2]]
     assert table.name_points(several) == [

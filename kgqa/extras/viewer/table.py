@@ -46,7 +46,8 @@ FIELDS = (*TEXTS, "questions", "written")  # columns without figures
 
 # settings that other columns show, or that change no answer
 _IN_COLUMNS = ("dataset", "model", "engine")
-_CHANGES = 3  # settings in a title
+# settings in a title, and the most if fewer do not separate the runs
+_CHANGES, _MOST = 3, 5
 COSTS = ("USD / question", "tokens / question")
 # scores with their intervals in the table. Other scores have theirs in a tooltip, so that the table fits a laptop
 WITH_INTERVALS = ("EM", "F1", JUDGE_ACCURACY, CORRECTED_ACCURACY)
@@ -277,7 +278,7 @@ def _choose_settings(group: Sequence[Row]) -> tuple[list[str], bool]:
     is_named = bool(axes) and all(axis in run for run in settings for axis in axes)
     listed = list(axes) if is_named else find_differing(settings)
     keys = [key for key in listed if key != "method" and not key.startswith((*_IN_COLUMNS, REPEAT))]
-    short = keys if is_named else choose_keys(keys, settings, _CHANGES)
+    short = keys if is_named else choose_keys(keys, settings, _CHANGES)[:_MOST]
     # the last and always in a title, because repeats have no other difference
     return [*short, *([REPEAT] if REPEAT in listed else [])], len(keys) > len(short)
 
