@@ -37,6 +37,14 @@ def answer(ran: Ran) -> dict[str, Any]:
     return saved
 
 
+def test_passages_are_cut_between_words(ask: Kgqa) -> None:
+    lines = ask(BORN, "island").out.splitlines()
+    (vall,) = [line for line in lines if line.startswith("  island/vall.txt:1")]
+    assert vall.endswith(" …")
+    text = " ".join(Path("island/vall.txt").read_text(encoding="utf-8").split())
+    assert f"{vall.removesuffix('…').split(maxsplit=1)[1]}" in f"{text} "
+
+
 def test_answer_cites_sentence_and_place_of_each_step(ask: Kgqa) -> None:
     ran = ask(BORN, "island")
     assert ran.code == 0, ran.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -47,6 +48,8 @@ DOCUMENT_KEYS = ("dataset.kinds", "dataset.passage_size", "dataset.family")
 FOLDER = "asked"  # of the pages, in outputs/
 # letters of the question in the name of its page
 SLUG = 40
+# characters of a passage in the list of passages
+SHOWN = 60
 
 
 class DocumentAnswer(Artifact):
@@ -131,7 +134,7 @@ class _Asker:
             )
         self.display.line(f"passages: {len(best)} of {len(every):,}")
         for passage in best:
-            beginning = " ".join(passage.text.split())[:60]
+            beginning = textwrap.shorten(passage.text, SHOWN, placeholder=" …")
             self.display.line(f"  {self.documents.where(passage) or passage.title}  {beginning}")
         return best
 
