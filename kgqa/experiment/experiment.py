@@ -184,10 +184,11 @@ class Experiment:
         node = self.config.get(ROLE)
         if node is None:
             return None
-        from kgqa.judge.judges import AnyJudge
+        from kgqa.judge.judges import AnyJudge, check_labels
 
         judge = parts.build_part(node, ROLE, AnyJudge)
         parts.check_coroutine(judge, "judge")
+        check_labels(judge)
         return judge
 
     @cached_property

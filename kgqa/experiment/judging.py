@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import get_args
 
 from kgqa.artifacts.evaluation import Consistency
 from kgqa.artifacts.metrics import Estimate, JudgeMetrics
@@ -19,7 +18,7 @@ from kgqa.experiment.failures import report_failure
 from kgqa.experiment.session import Session
 from kgqa.identity.program_code import program_hash
 from kgqa.judge import ROLE
-from kgqa.judge.judges import SAMPLED, AnyJudge, JudgedAnswer, Label, ModelJudge, Verdict
+from kgqa.judge.judges import LABELS, SAMPLED, AnyJudge, JudgedAnswer, ModelJudge, Verdict
 from kgqa.prompting import load_template, template_hash
 from kgqa.runtime.display import Display
 from kgqa.scoring.agreement import agreement
@@ -31,7 +30,6 @@ from kgqa.util.digests import digest
 from kgqa.util.redaction import describe_error, function_line
 from kgqa.util.text import shorten
 
-LABELS = get_args(Label)
 # characters of a reply in a message
 SHOWN = 80
 
@@ -76,7 +74,7 @@ def judge_answers(
             if isinstance(verdict, Exception):
                 line = f"{ended.key}: {describe_error(verdict)}"
                 report_failure("verdict failed", verdict, line, kinds, display)
-            elif isinstance(judge, ModelJudge) and (why := explain_unreadable(judge, verdict)):
+            elif why := explain_unreadable(judge, verdict):
                 unreadable.append(why)
             verdicts[ended.key] = verdict
             stage.finish(failed=isinstance(verdict, Exception))
@@ -120,13 +118,19 @@ def _check_verdict(judge: AnyJudge, result: object) -> Verdict | Exception:
     )
 
 
-def explain_unreadable(judge: ModelJudge, verdict: Verdict) -> str | None:
-    """Return why the first vote that cannot be read has no verdict. None: all votes are readable."""
+def explain_unreadable(judge: AnyJudge, verdict: Verdict) -> str | None:
+    """Return why the first vote that cannot be read has no verdict, or which function of the user gave none.
+
+    None: all votes are readable.
+    """
     for (form, _), vote in zip(judge.role_forms.values(), verdict.votes, strict=False):
         if vote.verdict is None and vote.replies:
             reply = shorten(vote.replies[-1], SHOWN)
             verdicts = ", ".join(judge.find_form(form).vocabulary)
             return f"reply {reply!r} is not in its vocabulary {verdicts}"
+    # judges of kgqa have none if a panel disagrees
+    if verdict.label is None and type(judge).judge is not ModelJudge.judge:
+        return f"{function_line(judge.judge)} returned the label None"
     return None
 
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from kgqa.artifacts.verdicts import Vote
 from kgqa.calls import Generate, settle
@@ -21,11 +21,12 @@ from kgqa.prompting import render
 from kgqa.prompting.json_replies import object_schema, read_object
 from kgqa.scoring.metrics import exact_match
 from kgqa.types import Json, Passage
-from kgqa.util.redaction import describe_error
+from kgqa.util.redaction import describe_error, function_line
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 Label = Literal["correct", "incorrect", "not_attempted"]
+LABELS: tuple[str, ...] = get_args(Label)
 FormName = Literal["three_way", "kgp", "safe", "faithful"]
 ScoreName = Literal["em", "containment"]
 # the temperature of a repeated verdict
@@ -147,6 +148,17 @@ class AnyJudge(ABC):
     @property
     def sees_passages(self) -> bool:
         return any(self.find_form(form).sees_passages for form, _ in self.role_forms.values())
+
+
+def check_labels(judge: AnyJudge) -> None:
+    """Raise ConfigError if a form of the judge gives a verdict an unknown label."""
+    for name, _ in judge.role_forms.values():
+        for word, label in judge.find_form(name).vocabulary.items():
+            if label not in LABELS:
+                raise ConfigError(
+                    f"{function_line(judge.find_form)}: the form's vocabulary has {word!r}: {label!r}. "
+                    f"Labels are {', '.join(map(repr, LABELS))}"
+                )
 
 
 @dataclass(frozen=True)

@@ -407,6 +407,27 @@ def test_defect_of_a_judge_names_its_line(
     assert "3 failed" in out
 
 
+def test_judge_without_labels_is_named(kgqa: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(JUDGE.format(code="return Verdict(None)"), encoding="utf-8")
+    (tmp_path / "conf" / "judge").mkdir(parents=True)
+    (tmp_path / "conf" / "judge" / "mine.yaml").write_text("_target_: mine.Mine\n", "utf-8")
+    out = kgqa("run method=golden judge=mine dataset=demo engine=scripted limit=3")
+    assert out.count("mine: mine.py:8 returned the label None") == 1
+
+
+def test_unknown_label_of_a_judge_makes_no_call(kgqa: Run, tmp_path: Path) -> None:
+    kgqa("new judge mine")
+    module = tmp_path / "mine.py"
+    text = module.read_text("utf-8").replace('"right": "correct"', '"right": "ok"')
+    module.write_text(text, "utf-8")
+    out = kgqa("run method=golden judge=mine dataset=demo engine=scripted limit=3")
+    line = text[: text.index("def find_form")].count("\n") + 1
+    labels = "'correct', 'incorrect', 'not_attempted'"
+    message = f"the form's vocabulary has 'right': 'ok'. Labels are {labels}"
+    assert out == f"kgqa: mine.py:{line}: {message}\n"
+    assert not (tmp_path / "outputs" / "demo").exists()
+
+
 METHOD = """from dataclasses import dataclass
 from kgqa.protocols import Method
 from kgqa.types import Answer
