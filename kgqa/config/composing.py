@@ -42,6 +42,7 @@ from kgqa.config.files import (
     group_names,
     is_own,
     is_unnamed,
+    list_defaults,
     list_own_classes,
     load_file,
     own_files,
@@ -372,9 +373,25 @@ def _check_known_keys(config: Mapping[str, Json], choices: Mapping[str, Json]) -
             message = name_method_keys(message, str(choices["method"]), method)
         experiment = str(choices.get("experiment") or "")
         preset = load_node("experiment", experiment) if experiment else {}
-        if message.partition("=")[0].partition(": ")[0] in {*preset, *flatten(preset)}:
-            message = f"{config_file('experiment', experiment)}: {message}"
+        key = message.partition("=")[0].partition(": ")[0]
+        if key in {*preset, *flatten(preset)}:
+            message = _explain_preset(experiment, key, choices) or (
+                f"{config_file('experiment', experiment)}: {message}"
+            )
         raise ConfigError(message) from error
+
+
+def _explain_preset(experiment: str, key: str, choices: Mapping[str, Json]) -> str:
+    """Return that a preset sets a key of another choice than the user's, or ""."""
+    group = key.partition(".")[0]
+    for choice in list_defaults("experiment", experiment):
+        if (choice.group, choice.part) == (group, "") and choice.name != choices[group]:
+            chosen, other = f"{group}={choice.name}", f"{group}={choices[group]}"
+            return (
+                f"experiment={experiment} is for {chosen}: {other} has no setting {key}. "
+                f"Remove experiment={experiment}, or use {chosen}"
+            )
+    return ""
 
 
 def _check_run_keys(config: Mapping[str, Json], run_keys: Sequence[str], method: str) -> None:

@@ -89,6 +89,7 @@ WRONG_OVERRIDES = [
 WRONG_WITHOUT_WEIGHTS = [
     ("kg build --corpus ids=[2hop__demo_01]", "Set limit=N for N passages"),
     (SOME + "hydra/sweeper=optuna", "hydra/sweeper=optuna: not used. A table names its cells"),
+    ("run experiment=results engine=scripted", "Remove experiment=results, or use engine=vllm"),
     ("run -m method=golden limit=2,5", "would write to the same run"),
     ("run -m method=golden seed=range(", "cannot be read as a sweep"),
     ("run -m method=golden, no_context", "Write values with commas and without spaces"),
