@@ -20,14 +20,14 @@ import pytest
 
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.run import FinishedRun
-from kgqa.artifacts.sweep import CellState
+from kgqa.artifacts.sweep import CellState, Sweep
 from kgqa.artifacts.trace import TRACE, read_frames
 from kgqa.cli.main import main
 from kgqa.errors import DataError
 from kgqa.extras.viewer import table
 from kgqa.extras.viewer.answers import compare_scores
 from kgqa.extras.viewer.application import BACK
-from kgqa.extras.viewer.table import Row, find_row, read_rows
+from kgqa.extras.viewer.table import Row, find_row, group_cells, list_cells, read_rows
 from kgqa.report.columns import Measured
 from kgqa.report.exports import write_report
 from kgqa.report.page import svg, template_environment
@@ -205,6 +205,21 @@ def test_failed_cells_have_their_reasons(folder: Path, tmp_path: Path) -> None:
         "&lt;no&gt; server",
         "no disk",
     ]
+
+
+def test_failed_cell_is_below_its_sweep(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "outputs", tmp_path / "outputs")
+    root = tmp_path / "outputs"
+    sweep = Sweep.read(root / "sweeps/lengths")
+    run = sweep.cells[1].run
+    CellState(status="failed", run=run, seconds=1.0, error="boom").write(sweep.path, 1)
+    rows = read_rows(root)
+    (top,) = [row for row in rows if row.name == "lengths"]
+    below = [row for row in group_cells(rows) if row.sweep == top.key]
+    assert len(top.runs) == 2
+    assert [row.key for row in below] == [*top.runs, *top.failed]
+    # its scores are in no plot
+    assert {row.key for row in list_cells(top, {row.key: row for row in rows})} == {*top.runs}
 
 
 def test_row_is_read_again_only_when_its_files_change(folder: Path, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ SELECTIONS = (
 class Row:
     """A run or a sweep. `key`: its path below the folder.
 
-    axes: the keys that a sweep varies, also in its cells. runs: the keys of its finished cells.
+    axes: the keys that a sweep varies, also in its cells. runs: the keys of its finished cells. failed: of the others.
     sweep: the sweep below which a run is shown. title: the name next to the other rows, see `name_rows`.
     problems: why the other cells of a sweep have no run, or the warnings about the scores of a run.
     cost_note: which calls the costs of a run leave out, "" if none.
@@ -84,6 +84,7 @@ class Row:
     cells: str = ""
     axes: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
     sweep: str = ""
     title: str = ""
     problems: tuple[str, ...] = ()
@@ -161,16 +162,23 @@ def find_row(root: Path, key: str) -> Row:
 def group_cells(rows: Sequence[Row]) -> list[Row]:
     """Return the rows with the cells of each sweep below it. A cell of several sweeps is below each of them."""
     runs = {row.key: row for row in rows if row.kind == "run"}
-    cells = {key for row in rows for key in row.runs}
+    cells = {key for row in rows for key in (*row.runs, *row.failed)}
     tops = [row for row in rows if row.key not in cells]
-    return [row for top in tops for row in (top, *list_cells(top, runs))]
+    return [
+        row
+        for top in tops
+        for row in (top, *list_cells(top, runs), *_choose_cells(top, top.failed, runs))
+    ]
 
 
 def list_cells(sweep: Row, runs: Mapping[str, Row]) -> list[Row]:
     """Return the finished cells of a sweep that are among these runs by key. A run has none."""
-    return [
-        replace(runs[key], sweep=sweep.key, axes=sweep.axes) for key in sweep.runs if key in runs
-    ]
+    return _choose_cells(sweep, sweep.runs, runs)
+
+
+def _choose_cells(sweep: Row, keys: Iterable[str], runs: Mapping[str, Row]) -> list[Row]:
+    """Return the runs with these keys as cells of a sweep."""
+    return [replace(runs[key], sweep=sweep.key, axes=sweep.axes) for key in keys if key in runs]
 
 
 # an entry has the time at which metrics.json was written, and the other number is that of a later evaluation
@@ -217,15 +225,22 @@ def _read_sweep(entry: RunEntry, root: Path) -> Row:
     ]
     status = "done" if entry.ended and len(folders) == len(sweep.cells) else "not finished"
     cells = f"{len(folders)} of {len(sweep.cells)} cells"
-    base = root.resolve()
+    failed = [cell for cell in sweep.cells if cell.status == "failed"]
     return replace(
         row,
         status="changed" if others else status,
         cells=f"{len(others)} of {len(sweep.cells)} cells changed" if others else cells,
         axes=tuple(sweep.axes),
-        problems=tuple(cell.end for cell in sweep.cells if cell.status == "failed"),
-        runs=tuple(run.relative_to(base).as_posix() for run in folders if run.is_relative_to(base)),
+        problems=tuple(cell.end for cell in failed),
+        runs=_list_keys(folders, root),
+        failed=_list_keys([_locate(str(cell.run), root) for cell in failed if cell.run], root),
     )
+
+
+def _list_keys(folders: Iterable[Path], root: Path) -> tuple[str, ...]:
+    """Return the keys of the runs in these folders that are below the root."""
+    base = root.resolve()
+    return tuple(run.relative_to(base).as_posix() for run in folders if run.is_relative_to(base))
 
 
 def _locate(saved: str, root: Path) -> Path:
