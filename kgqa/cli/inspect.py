@@ -33,6 +33,7 @@ from kgqa.report.columns import find_differing, group_texts, warn_of_missing
 from kgqa.report.exports import write_export, write_report
 from kgqa.report.paper import DEFAULT_METRICS, PaperTable, read_entries, table_file
 from kgqa.report.sweeps import write_sweep_report
+from kgqa.report.warnings import warn_of_new_metrics
 from kgqa.runtime.monitor import Heartbeat, read_heartbeats
 from kgqa.util.fs import replace_file
 from kgqa.util.text import duration
@@ -155,6 +156,7 @@ def report(args: Namespace, terminal: Terminal) -> None:
     if is_export and args.out is None:
         raise args.command.missing("--out DIR")
     folder = find_run(args.positionals[0], sweeps=not is_export)
+    terminal.warn(warn_of_new_metrics([folder]))
     if args.open:
         page = folder / "report.html"
         if not page.is_file():

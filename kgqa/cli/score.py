@@ -39,6 +39,7 @@ from kgqa.experiment.explain import explain as explain_run
 from kgqa.experiment.plan import plan_comparison
 from kgqa.report.columns import warn_of_missing
 from kgqa.report.evaluation import evaluation_sections, evaluations_section
+from kgqa.report.warnings import warn_of_new_metrics
 from kgqa.scoring.comparison import DIFFERENCE, POWER
 from kgqa.util.fs import replace_file
 from kgqa.util.validators import Natural, Validator
@@ -63,6 +64,7 @@ def evaluate(args: Namespace, terminal: Terminal) -> None:
     values = override_values(args.overrides)
     own = [override for override in args.overrides if parse_override(override).group != "labels"]
     experiment = _compose(own)
+    places = list[Path]()
     if args.predictions:
         answered = open_predictions(
             list(map(Path, args.positionals)), experiment, subset=args.subset
@@ -99,6 +101,7 @@ def evaluate(args: Namespace, terminal: Terminal) -> None:
             evaluated[0].evaluation.source, evaluation_sections(evaluated[0].evaluation)
         )
     terminal.lines(f"evaluation: {each.file}" for each in evaluated if each.file)
+    terminal.warn(warn_of_new_metrics(places))
 
 
 def _compose(overrides: Sequence[str]) -> Experiment:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.metrics import LACKS, JudgeMetrics, Metrics, ScoreSummary
-from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.run import SWEEP, FinishedRun
+from kgqa.artifacts.sweep import Sweep
+from kgqa.errors import DataError
 from kgqa.report.columns import join_names
 from kgqa.scoring.own_metrics import OwnMetric, list_own_metrics
 from kgqa.util.redaction import function_line
@@ -69,6 +73,25 @@ def find_undefined_metrics(
             yield (
                 f"metric {name} ({place}) is not defined for any of {scores.questions:,} questions. "
                 "It must return a number from 0 to 1"
+            )
+
+
+def warn_of_new_metrics(places: Iterable[Path]) -> Iterator[str]:
+    """Yield a line for each finished run or sweep that was scored before the user added metrics, with its command."""
+    own = list_own_metrics()
+    for place in places if own else ():
+        try:
+            sweep = Sweep.read(place) if (place / SWEEP).is_file() else None
+            command = sweep.command if sweep else Manifest.read(place).command
+            runs = [cell.run for cell in sweep.cells if cell.is_finished] if sweep else [place]
+            scores = [Metrics.read(run).scores for run in runs if run]
+        except DataError:
+            # another message names the damaged file
+            continue
+        if names := [name for name in own if any(name not in each for each in scores)]:
+            yield (
+                f"{place} was scored without {', '.join(names)}, which its reports lack. "
+                f"Score its answers again without new calls: {shlex.join(command)}"
             )
 
 

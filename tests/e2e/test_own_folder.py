@@ -236,11 +236,17 @@ def test_new_metric_is_scored_without_new_calls(kgqa: Run, tmp_path: Path) -> No
     line = "run method=golden dataset=demo engine=scripted limit=3"
     kgqa(line)
     kgqa("new metric later")
+    added = (
+        "scored without later, which its reports lack. "
+        "Score its answers again without new calls: kgqa run method=golden"
+    )
+    assert [added in kgqa(each) for each in ("evaluate last", "report last")] == [True, True]
     folder = tmp_path / kgqa(line).splitlines()[-1]
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     assert "later" in metrics["scores"]
     assert metrics["cost"]["paid"]["calls"] == 0
     assert "already complete" in kgqa(line)
+    assert added not in kgqa("report last")
 
 
 def test_second_metric_of_a_module_is_scored(kgqa: Run, tmp_path: Path) -> None:
