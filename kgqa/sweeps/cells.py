@@ -37,6 +37,8 @@ from kgqa.util.places import call_cache
 FINISHED = Estimated(0, 0, Range(), Range(), None)
 # the groups that decide which engines a cell needs
 MODELS = ("model", "engine", "roles", "judge")
+# keys that select questions
+SELECTING = ("sample", "sample_by", "ids", "shard", "limit", "seed")
 
 
 def freeze(number: int, name: str, experiment: Experiment) -> Cell:
@@ -154,7 +156,7 @@ def place_cells(cells: Sequence[Cell]) -> None:
 
 
 def check_data(cells: Sequence[Cell]) -> None:
-    """Raise DataError with every cell for which questions or a corpus are missing or invalid."""
+    """Raise DataError with every cell for which questions or a corpus are missing or invalid, or too few questions."""
     problems, results = dict[str, str](), list[tuple[int, str]]()
     for cell in cells:
         experiment = experiment_of(cell)
@@ -163,9 +165,12 @@ def check_data(cells: Sequence[Cell]) -> None:
             searches = "search" in experiment.method.uses
             # hashing a large file takes a second, and cells share data
             data = [experiment.config.get("dataset"), experiment.config.get("collection"), searches]
-            key = json.dumps(data, sort_keys=True)
+            selected = _list_selecting(experiment)
+            key = json.dumps([*data, *selected], sort_keys=True)
             if key not in problems:
-                problems[key] = _find_missing_data(experiment, searches=searches)
+                problems[key] = _find_missing_data(
+                    experiment, searches=searches, selects=bool(selected)
+                )
             results.append((cell.number, problems[key]))
     groups = group_texts((number, text) for number, text in results if text)
     if groups:
@@ -173,13 +178,24 @@ def check_data(cells: Sequence[Cell]) -> None:
         raise DataError(f"no cell was run. {'. '.join(listed)}")
 
 
-def _find_missing_data(experiment: Experiment, *, searches: bool) -> str:
-    """Return why the questions or the corpus cannot be read, or ""."""
+def _list_selecting(experiment: Experiment) -> list[Json]:
+    """Return the values of the keys that select questions, or none if no selection can fail."""
+    settings = experiment.settings
+    if settings.sample is None and settings.ids is None and settings.shard is None:
+        return []
+    return [experiment.config.get(key) for key in SELECTING]
+
+
+def _find_missing_data(experiment: Experiment, *, searches: bool, selects: bool) -> str:
+    """Return why the questions or the corpus cannot be read or the questions not be selected, or ""."""
     try:
         experiment.data.identity()
+        # reading a large file takes seconds
+        if selects:
+            _ = experiment.data.questions
         if searches:
             corpus_identity_of(experiment.data.corpus)
-    except DataError as error:
+    except (ConfigError, DataError) as error:
         return str(error)
     return ""
 

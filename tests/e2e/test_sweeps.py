@@ -799,6 +799,21 @@ def test_missing_data_of_all_cells_is_named_first(
     assert not list(Path("outputs").rglob("*.json*"))
 
 
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("sample=80", "sample=80: only 36 questions. Remove sample= to use all"),
+        ("ids=[none]", "ids=none: no such question in dataset=demo"),
+    ],
+)
+def test_questions_that_are_not_there_are_named_first(kgqa: Kgqa, key: str, reason: str) -> None:
+    ran = kgqa("run", "-m", "method=golden,no_context", "dataset=demo", key, "engine=scripted")
+    (line,) = ran.err.splitlines()
+    assert ran.code == 2
+    assert line.startswith(f"kgqa: no cell was run. cell 0, 1: {reason}")
+    assert not Path("outputs").exists()
+
+
 def test_missing_corpus_is_named_first(kgqa: Kgqa) -> None:
     ran = kgqa("run", "-m", "method=golden,ircot", "dataset.corpus=none.jsonl", *QUICK)
     start = "kgqa: no cell was run. cell 1: dataset.corpus=none.jsonl: no such file"
