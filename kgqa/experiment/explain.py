@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kgqa.artifacts.trace import TracedCall, TracedQuestion, read_trace
@@ -96,8 +96,7 @@ def explain(folder: Path, baseline: Path | None = None, *, seed: int = 0) -> Exp
         heading.append(f"baseline: {baseline}, on the same questions")
     heading += [f"warning: {run.name}{run.simulation_note}" for run in runs if run.simulation_note]
     sections = [
-        _shares_section("Causes, one per question", CAUSES, explained, folder, seed),
-        _shares_section("Signs, any number per question", SIGNS, explained, folder, seed),
+        *_shares_sections(explained, folder, seed),
         *_citation_sections(explained),
         *_group_sections(explained[0]),
     ]
@@ -222,6 +221,20 @@ def _prompt(call: TracedCall) -> str:
     return "\n".join(str(message[1]) for message in call.request["prompt"]["messages"])
 
 
+def _shares_sections(
+    explained: Sequence[Sequence[Explained]], folder: Path, seed: int
+) -> list[Section]:
+    """Return the tables of causes and of signs, with what both have in common below the second one."""
+    causes = _shares_section("Causes, one per question", CAUSES, explained, folder, seed)
+    signs = _shares_section("Signs, any number per question", SIGNS, explained, folder, seed)
+    text = "Percent of all questions, with Wilson's 95 % intervals."
+    if len(explained) > 1:
+        text += " Differences in points, with p of McNemar's test after Holm's correction over each table."
+    column = causes.header.index("examples")
+    ids = [id_ for row in (*causes.rows, *signs.rows) for id_ in row[column].split(", ") if id_]
+    return [causes, replace(signs, text=(text, *_show_example(folder, ids)))]
+
+
 def _shares_section(
     title: str,
     names: Mapping[str, str],
@@ -233,7 +246,6 @@ def _shares_section(
     own, *others = explained
     differences = _differences(names, own, others[0], seed) if others else {}
     rows = []
-    listed = list[str]()
     for name, meaning in names.items():
         matches = [each for each in own if each.has(name)]
         row: list[Value] = [name, len(matches), share(len(matches), len(own))]
@@ -243,7 +255,6 @@ def _shares_section(
                 show_difference(differences.get(name)),
             ]
         ids = [each.row.id for each in matches[:EXAMPLES]] if name != "right" else []
-        listed += ids
         link = f"{folder.resolve().as_posix()}/report.html#q={ids[0]}" if ids else ""
         rows.append((*row, MarkedCell(", ".join(ids), link=link), meaning))
     header = [
@@ -254,16 +265,7 @@ def _shares_section(
         "examples",
         "meaning",
     ]
-    text = "Percent of all questions, with Wilson's 95 % intervals."
-    if others:
-        text += " Differences in points, with p of McNemar's test after Holm's correction over this table."
-    return Section(
-        title,
-        header,
-        rows,
-        (text, *_show_example(folder, listed)),
-        optional=2,
-    )
+    return Section(title, header, rows, optional=2)
 
 
 def _show_example(folder: Path, ids: Sequence[str]) -> list[str]:

@@ -411,6 +411,7 @@ def test_same_run_twice_is_an_error(kgqa: Kgqa, words: str) -> None:
 @pytest.mark.usefixtures("two_runs")
 def test_explanation_shows_an_example(kgqa: Kgqa) -> None:
     lines = kgqa("explain", METHODS[0]).out.splitlines()
+    assert sum(line.startswith("Percent of all questions") for line in lines) == 1
     (command,) = (line.partition("here: kgqa ")[2] for line in lines if "To show one" in line)
     shown = kgqa(*command.split())
     assert shown.code == 0
