@@ -11,7 +11,7 @@ from pathlib import Path
 from kgqa.artifacts.run import SWEEP
 from kgqa.artifacts.sweep import Cell, CellState, Sweep, cell_file, sweep_name
 from kgqa.config.building import check_value
-from kgqa.config.files import load_yaml
+from kgqa.config.files import flatten, load_yaml
 from kgqa.config.run_keys import FolderName
 from kgqa.config.settings import list_reported_settings
 from kgqa.errors import BudgetSpent, ConfigError, DataError, KgqaError, ServerLost, StorageError
@@ -32,6 +32,9 @@ from kgqa.util.fs import (
 )
 from kgqa.util.places import outputs
 from kgqa.util.redaction import redact
+
+# cells and settings in a message
+_MOST_NAMED = 5
 
 
 def sweep_path(name: str | None, cells: Sequence[Cell], key: str = "sweep.name") -> Path:
@@ -89,24 +92,38 @@ def _difference(before: Sweep, sweep: Sweep, cells: Sequence[Cell]) -> str:
         return "" if before.search == sweep.search else "another search"
     if len(before.cells) != len(cells):
         return f"{len(before.cells)} cells, not {len(cells)}"
-    others = [str(cell.number) for cell in cells if _has_other_settings(cell, sweep.path)]
-    more = " …" if len(others) > 5 else ""
-    return f"another configuration in cell {', '.join(others[:5])}{more}" if others else ""
+    others = {
+        str(cell.number): texts for cell in cells if (texts := _list_changes(cell, sweep.path))
+    }
+    if not others:
+        return ""
+    changes = dict.fromkeys(change for each in others.values() for change in each)
+    numbers, listed = (_shorten(list(each)) for each in (others, changes))
+    return f"another configuration in cell {numbers}: {listed}"
 
 
-def _has_other_settings(cell: Cell, sweep: Path) -> bool:
-    """Return whether the stored configuration of a cell differs in what can change answers.
+def _shorten(texts: Sequence[str]) -> str:
+    return ", ".join(texts[:_MOST_NAMED]) + (" …" if len(texts) > _MOST_NAMED else "")
+
+
+def _list_changes(cell: Cell, sweep: Path) -> list[str]:
+    """Return the settings that can change answers and differ from those in the stored configuration of a cell.
 
     Raises DataError: its file is damaged.
     """
     file = cell_file(sweep, cell.number, "yaml")
     if not file.is_file() or file.read_bytes() == cell.frozen.encode():
-        return False
+        return []
     remedy = f"Remove {sweep}, then run the same command again"
     stored = load_yaml(file, remedy)
     if not isinstance(stored, dict):
         raise DataError(f"{file}: not the configuration of a cell. {remedy}")
-    return list_reported_settings(stored) != list_reported_settings(cell.config)
+    old, new = (flatten(list_reported_settings(each)) for each in (stored, cell.config))
+    return [
+        f"{key} ({old.get(key)} → {new.get(key)})"
+        for key in dict.fromkeys((*old, *new))
+        if old.get(key) != new.get(key)
+    ]
 
 
 def write_reports(sweep: Sweep) -> SweepReport:

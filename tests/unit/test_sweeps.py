@@ -383,13 +383,14 @@ def test_sweep_continues_with_other_neutral_settings(tmp_path: Path) -> None:
     with open_with(changed, server_timeout=900.0, timeout=5.0, base_url="http://127.0.0.1:9/v1"):
         assert statuses(tmp_path) == ["done"]
         assert load_cell(tmp_path, 0).config["engine"]["server_timeout"] == 900.0
-    other: list[tuple[Config, dict[str, str]]] = [
-        ({**changed, "seed": 5}, {}),
-        ({**changed, "limit": 2}, {}),
+    other: list[tuple[Config, dict[str, str], str]] = [
+        ({**changed, "seed": 5}, {}, r"seed \(0 → 5\)"),
+        ({**changed, "limit": 2}, {}, r"limit \(None → 2\)"),
+        (changed, {"server": "sglang"}, r"engine\.server \(vllm → sglang\)"),
     ]
-    for config, engine in (*other, (changed, {"server": "sglang"})):
+    for config, engine, change in other:
         with (
-            pytest.raises(ConfigError, match="another configuration in cell 0"),
+            pytest.raises(ConfigError, match=rf"another configuration in cell 0: {change}\. Set"),
             open_with(config, **engine),
         ):
             pass
