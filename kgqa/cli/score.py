@@ -25,9 +25,17 @@ from kgqa.config.composing import compose
 from kgqa.config.overrides import override_values, parse_override
 from kgqa.errors import ConfigError
 from kgqa.experiment.calibration import sample_sheet
-from kgqa.experiment.compare import check_suffix, compare_answers
+from kgqa.experiment.compare import (
+    LETTERS,
+    check_suffix,
+    compare_answers,
+    label_runs,
+    list_runs,
+    name_by_differences,
+)
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.evaluate import (
+    AnsweredQuestions,
     EvaluationRequest,
     calibrate_judge,
     open_places,
@@ -92,9 +100,13 @@ def evaluate(args: Namespace, terminal: Terminal) -> None:
             (f"warning: {source}{text}" for text in each.evaluation.warnings), alarm=True
         )
     if len(evaluated) > 1:
+        # a folder is too long for a cell of a table
+        names = {} if args.predictions else _list_names(answered, terminal)
         groups: dict[tuple[str, ...], list[Evaluation]] = {}
         for each in evaluated:
-            groups.setdefault(each.question_ids, []).append(each.evaluation)
+            source = names.get(each.evaluation.source, each.evaluation.source)
+            group = groups.setdefault(each.question_ids, [])
+            group.append(each.evaluation.replace(source=source))
         terminal.sections("", evaluations_section(list(groups.values())))
     else:
         terminal.sections(
@@ -102,6 +114,14 @@ def evaluate(args: Namespace, terminal: Terminal) -> None:
         )
     terminal.lines(f"evaluation: {each.file}" for each in evaluated if each.file)
     terminal.warn(warn_of_new_metrics(places))
+
+
+def _list_names(answered: Sequence[AnsweredQuestions], terminal: Terminal) -> dict[str, str]:
+    """Show the letter and the name of each run as `kgqa compare` does, and return the labels by folder."""
+    runs = dict(zip(LETTERS, answered, strict=False))
+    names = name_by_differences(runs)
+    terminal.lines(list_runs(runs, names))
+    return {runs[letter].name: label for letter, label in label_runs(names).items()}
 
 
 def _compose(overrides: Sequence[str]) -> Experiment:

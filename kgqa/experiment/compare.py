@@ -260,10 +260,15 @@ def name_runs(opened: list[AnsweredQuestions], *, common: bool) -> Runs:
     return dict(zip(LETTERS, share_questions(opened, common=common), strict=False))
 
 
+def list_runs(runs: Runs, names: Mapping[str, str]) -> list[str]:
+    """Return a line per run with its letter, its name among these runs and its folder."""
+    width = max(map(len, names.values()))
+    return [f"{letter}  {names[letter]:{width}}  {run.name}" for letter, run in runs.items()]
+
+
 def describe_runs(runs: Runs, names: Mapping[str, str]) -> list[str]:
     """Return a line per run with its letter, its name among these runs and its folder, then warnings about scores."""
-    width = max(map(len, names.values()))
-    lines = [f"{letter}  {names[letter]:{width}}  {run.name}" for letter, run in runs.items()]
+    lines = list_runs(runs, names)
     warnings = (
         (letter, text)
         for letter, run in runs.items()

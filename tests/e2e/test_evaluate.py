@@ -404,6 +404,14 @@ def test_sheet_is_filled_and_corrects_a_sweep(kgqa: Kgqa) -> None:
     assert ran.out.count("evaluation.json") == 2
 
 
+def test_table_of_runs_has_their_names(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    first, second = answered(kgqa), answered(kgqa, "b", "seed=1")
+    lines = kgqa("evaluate", str(first), str(second)).out.splitlines()
+    (listed,) = (line for line in lines if line.startswith("B  ") and line.endswith(str(second)))
+    assert any(line.startswith(listed.split()[1]) for line in lines[lines.index("Scores") :])
+
+
 def test_runs_without_labels_use_the_rates_of_others(kgqa: Kgqa) -> None:
     first, second = answered(kgqa), answered(kgqa, "b", "seed=1")
     write_file("labels.csv", f"run,question_id,correct\n{first},{IDS[0]},0\n{first},{IDS[1]},1\n")
