@@ -214,6 +214,7 @@ def test_own_metric_is_in_scores_and_comparisons(kgqa: Run, tmp_path: Path) -> N
     folder = tmp_path / kgqa(command.removeprefix("kgqa ")).splitlines()[-1]
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     assert metrics["scores"]["brevity"]["n"] == 3
+    assert metrics["scores"]["brevity"]["mean"] > 0
     lines = kgqa(
         "run -m method=golden,no_context dataset=demo engine=scripted limit=3"
     ).splitlines()
