@@ -146,11 +146,15 @@ def notes(error: BaseException) -> tuple[str, ...]:
     return tuple(dict.fromkeys(vars(error).get("__notes__", ())))
 
 
+# the hint at the names of an empty list
+NO_CHOICES = "There are none."
+
+
 def nearest(name: str, choices: Iterable[str], prefix: str = "") -> str:
     """Return a hint for a message: the choices closest to `name`, or all of them, each after the prefix."""
     options = sorted(choices)
     if not options:
-        return "There are none."
+        return NO_CHOICES
     spelled = {each.casefold(): each for each in options}
     if name.casefold() in spelled:
         return f"Did you mean {prefix}{spelled[name.casefold()]}?"

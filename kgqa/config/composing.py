@@ -55,7 +55,7 @@ from kgqa.config.role_keys import ROLE_ENGINES, find_role_key, split_roles
 from kgqa.config.run_keys import default_config, list_run_keys
 from kgqa.config.secrets import check_references, check_text, check_values
 from kgqa.config.short_forms import SERVER, expand_short_forms, model_slug
-from kgqa.errors import ConfigError, nearest
+from kgqa.errors import NO_CHOICES, ConfigError, nearest
 from kgqa.types import Json
 from kgqa.util.places import conf_folders, package_conf, user_folder
 from kgqa.util.redaction import hide_secret, is_secret
@@ -371,6 +371,9 @@ def _check_known_keys(config: Mapping[str, Json], choices: Mapping[str, Json]) -
         message, method = str(error), config["method"]
         if isinstance(method, Mapping):
             message = name_method_keys(message, str(choices["method"]), method)
+        # cells of a sweep have different choices
+        group = message.partition(".")[0]
+        message = message.replace(NO_CHOICES, f"{group}={choices.get(group)} has no settings.")
         experiment = str(choices.get("experiment") or "")
         preset = load_node("experiment", experiment) if experiment else {}
         key = message.partition("=")[0].partition(": ")[0]

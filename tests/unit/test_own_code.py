@@ -576,6 +576,13 @@ def test_component_of_one_file_loads_by_name() -> None:
     )
 
 
+def test_key_of_a_method_without_settings_names_the_method() -> None:
+    write("plain.py", ONE_FILE.replace("StepBack", "Plain").replace("    depth:", "    # depth:"))
+    message = "method.depth=5: unknown key. method=plain has no settings."
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        compose(["method=plain", "method.depth=5"])
+
+
 def test_yaml_of_the_same_name_comes_first() -> None:
     write("look_back.py", ONE_FILE.replace("StepBack", "LookBack"))
     assert compose(["method=look_back"])["method"]["depth"] == 3
