@@ -164,7 +164,11 @@ class Command:
         return code or 0
 
     def missing(self, what: str) -> ConfigError:
-        return ConfigError(f"{what} is missing. Example: {self.examples.strip().splitlines()[0]}")
+        # the example names runs that can be missing here
+        listed = ". List runs: kgqa runs" if what == "RUN" else ""
+        return ConfigError(
+            f"{what} is missing. Example: {self.examples.strip().splitlines()[0]}{listed}"
+        )
 
     def help_text(
         self, explanation: str = "", commands: Sequence[tuple[str, Sequence[Command]]] = ()

@@ -79,7 +79,9 @@ def test_long_values_and_folders_named_like_keys(
             "--corpse: no such option of kgqa kg build. Did you mean --corpus",
             id="kg build --corpse",
         ),
-        pytest.param("show", "RUN is missing. Example: kgqa show last", id="show"),
+        pytest.param(
+            "show", "RUN is missing. Example: kgqa show last. List runs: kgqa runs", id="show"
+        ),
         pytest.param(
             "show a b c",
             "c: unexpected argument of kgqa show. Example: kgqa show last",
