@@ -456,7 +456,8 @@ SYSTEM_COMMANDS = (
         "copy a prompt of a method into prompts/, where yours replaces the original",
         "kgqa new prompt trace/select",
         "kgqa.cli.system:new_prompt",
-        "[NAME]  the template, e.g. trace/select (default: list the templates with the runs that use them)",
+        "[NAME]  the template, e.g. trace/select (default: list the templates with the runs that use them; "
+        "method=trace: those of a method)",
     ),
     Command(
         "new model",

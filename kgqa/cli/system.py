@@ -173,13 +173,18 @@ def new(args: Namespace, terminal: Terminal) -> None:
 
 
 def new_prompt(args: Namespace, terminal: Terminal) -> None:
-    """Copy a template to change, or list the templates with the runs that use them."""
-    if not args.positionals:
-        rows = [(name, ", ".join(list_prompt_runs(name))) for name in shipped_templates()]
+    """Copy a template to change, or list all templates, or those of `method=NAME`, with the runs that use them."""
+    name = next(iter(args.positionals), "")
+    runs = {template: list_prompt_runs(template) for template in shipped_templates()}
+    rows = [
+        (template, ", ".join(words))
+        for template, words in runs.items()
+        if name in ("", *" ".join(words).split(" "))
+    ]
+    if rows:
         terminal.table(("template", "used by kgqa run with"), rows, fixed=1)
         terminal.line("Copy one to change it: kgqa new prompt TEMPLATE")
         return
-    (name,) = args.positionals
     terminal.line(copy_prompt(name))
     first, *others = list_prompt_runs(name)
     demo = "" if "dataset=" in first else " dataset=demo"

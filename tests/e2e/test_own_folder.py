@@ -530,6 +530,13 @@ def test_run_of_fewer_questions_differs_in_their_number(kgqa: Run) -> None:
     assert kgqa("runs").count("number of questions") == 2
 
 
+def test_prompts_of_a_method_are_listed(kgqa: Run) -> None:
+    listed = kgqa("new prompt method=trace")
+    assert "trace/select" in listed
+    assert "ircot/" not in listed
+    assert "method=nothing: kgqa has no template" in kgqa("new prompt method=nothing")
+
+
 def test_own_prompt_is_a_copy_of_a_known_prompt(kgqa: Run, tmp_path: Path) -> None:
     assert "run method=trace dataset=demo" in kgqa("new prompt trace/select")
     assert (
