@@ -51,9 +51,10 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
 demo: $(DONE)-core $(DONE)-$(MODEL) ## set up (downloads 1.2 GB) and run three methods on three questions, in 3 to 6 minutes (MODEL=smollm2_135m: 0.2 GB)
+	@# before the demo: it ends with commands that need it
+	@echo "→ to use kgqa in this terminal: source $(VENV)/bin/activate"
 	@echo "→ running: kgqa demo model=$(MODEL)$(if $(LIMIT), limit=$(LIMIT))"
 	@$(BIN)/kgqa demo model=$(MODEL)$(if $(LIMIT), limit=$(LIMIT))
-	@echo "→ to use kgqa in this terminal: source $(VENV)/bin/activate"
 
 newcomer: ## clone into an empty folder with an empty HOME, and run the demo, README, the tests and the install table
 	@$(PYTHON) -m scripts.newcomer $${FOLDER:-$$(mktemp -d)}
