@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from kgqa.artifacts.run import SWEEP
+from kgqa.artifacts.run import SWEEP, FinishedRun
 from kgqa.artifacts.sweep import Cell, CellState, Sweep, cell_file, sweep_name
 from kgqa.config.building import check_value
 from kgqa.config.files import flatten, load_yaml
@@ -18,6 +18,7 @@ from kgqa.errors import BudgetSpent, ConfigError, DataError, KgqaError, ServerLo
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.run import execute
 from kgqa.experiment.session import Session
+from kgqa.report.changes import name_changes
 from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.costs import Budget, Spent
 from kgqa.runtime.display import QUIET, Display, PlainLines, Stage, log_lines
@@ -151,6 +152,7 @@ def run_cell(
     """
     started, log = time.monotonic(), cell_file(sweep, cell.number, "log")
     session, failure = None, None
+    before = CellState.read(sweep, cell.number)
     try:
         experiment = experiment_of(cell, allowance)
         with (
@@ -186,9 +188,20 @@ def run_cell(
     cell.write_state(sweep)
     if failure:
         raise failure
+    if cell.finished and before and before.run and before.run != cell.finished.folder:
+        sweep_display.line(_explain_new_run(cell.finished, before.run, cell.number))
     if cell.status != "skipped":
         sweep_display.line(cell.end)
     return session.spent if session else Spent()
+
+
+def _explain_new_run(run: FinishedRun, earlier: Path, number: int) -> str:
+    """Return a line on a cell that has another run than before, although its settings are equal."""
+    _, changes = name_changes([earlier, run.folder], run.choices["method"])
+    return (
+        f"cell {number} has a new run with {changes or 'other code or data'}. The earlier run is {earlier}. "
+        "To keep both in sweeps, set another sweep.name= after a change"
+    )
 
 
 def _one_line(error: Exception) -> str:

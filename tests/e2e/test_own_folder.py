@@ -500,6 +500,19 @@ def test_runs_with_other_prompts_differ_in_the_list(kgqa: Run, tmp_path: Path) -
     assert titles == {f"golden · {name}" for name in names}
 
 
+def test_sweep_names_a_changed_prompt(kgqa: Run, tmp_path: Path) -> None:
+    line = "run -m method=golden dataset=demo engine=scripted limit=2 sweep.name=one"
+    kgqa("new prompt reader/answer")
+    assert "has a new run" not in kgqa(line) + kgqa(line)
+    (earlier,) = Path("outputs/demo/golden/scripted").iterdir()
+    template = tmp_path / "prompts" / "reader" / "answer.j2"
+    text = template.read_text("utf-8").replace("{% block user %}", "{% block user %}Be brief.")
+    template.write_text(text, "utf-8")
+    out = kgqa(line)
+    assert "cell 0 has a new run with prompt reader/answer " in out
+    assert f". The earlier run is {earlier}. " in out
+
+
 def test_runs_with_other_data_differ_in_the_file(kgqa: Run, tmp_path: Path) -> None:
     demo = resources.files("kgqa.datasets").joinpath("demo.jsonl").read_text("utf-8")
     line = "run method=golden dataset=demo dataset.path=own.jsonl engine=scripted limit=2"
