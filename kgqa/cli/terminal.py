@@ -38,6 +38,8 @@ GAP = 2
 FOLDED = 24
 # columns of a terminal that leaves less room for bars
 NARROW = 100
+# a text that ends with a command
+_COMMAND = re.compile(r"(.+:) (kgqa .+)")
 _FIGURE = re.compile(r"$|–|[-+–<]?[\d,.:]+(?!\w)")
 
 Cell = str | Text | int | float | None  # None is empty
@@ -63,15 +65,23 @@ class Terminal(Display):
     def line(
         self, text: object, *, alarm: bool = False, style: str | None = None, folds: bool = False
     ) -> None:
-        """Print one line or several. On a terminal, `folds` breaks long ones between words."""
+        """Print one line or several. On a terminal, `folds` breaks long ones between words.
+
+        A command at the end of such a text is on its own line and not broken, so that it can be copied.
+        """
         self._changed = time.monotonic()
         style = "red" if alarm else style
+        folds = folds and self.console.is_terminal
+        if folds and (parts := _COMMAND.fullmatch(str(text))):
+            self.line(parts[1], style=style, folds=True)
+            self.line(f"  {parts[2]}", style=style)
+            return
         self.console.print(
             escape_control(str(text)),
             style=style,
             markup=False,
             highlight=False,
-            soft_wrap=not (folds and self.console.is_terminal),
+            soft_wrap=not folds,
         )
 
     def lines(self, texts: Iterable[object], *, alarm: bool = False) -> None:

@@ -248,3 +248,13 @@ def test_terminal_shows_what_kgqa_waits_for(monkeypatch: pytest.MonkeyPatch) -> 
         while "waiting: a server" not in screen.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
     assert "waiting: a server" in screen.getvalue()
+
+
+def test_command_at_the_end_of_a_text_is_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    stream, command = Tty(), "kgqa run -m method=golden,no_context dataset=demo limit=36"
+    text = f"Warning: the pilot has 4 questions. Run them on all: {command}"
+    terminal.Terminal(stream).line(text, folds=True)
+    shown = re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue()).splitlines()
+    assert shown[-1] == f"  {command}"
+    assert all(len(line) <= 30 for line in shown[:-1])
