@@ -302,10 +302,29 @@ def test_answers_side_by_side(viewing: Viewing, keys: dict[str, str]) -> None:
     page = viewing.get(f"/compare?{urlencode([('run', keys['trace']), ('run', small)])}")
     assert page.count("not in this run") == 11
     assert "1 run chosen. Choose 2 to 6 runs" in viewing.error(f"/compare?run={keys['trace']}")
-    assert "Choose a finished run" in viewing.error(
-        f"/compare?run={keys['trace']}&run=sweeps/lengths"
-    )
     assert "no run in" in viewing.error("/run/no/such/run/here")
+
+
+@pytest.mark.parametrize("and_a_cell", [False, True], ids=["alone", "and its cell"])
+def test_sweep_is_its_cells_side_by_side(viewing: Viewing, folder: Path, and_a_cell: bool) -> None:
+    (sweep,) = [row for row in read_rows(folder / "outputs") if row.kind == "sweep"]
+    chosen = [sweep.key, *sweep.runs[1:2]] if and_a_cell else [sweep.key]
+    page = viewing.get(f"/compare?{urlencode([('run', key) for key in chosen])}")
+    assert re.findall(r'<th scope="col">([A-Z] [^<]*)</th>', page) == [
+        f"{letter} no_context · max answer tokens {count}"
+        for letter, count in zip("ABC", (3, 1, 2), strict=True)
+    ]
+
+
+def test_sweep_without_finished_cells_is_refused(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "outputs", tmp_path / "outputs")
+    sweep = tmp_path / "outputs/sweeps/lengths"
+    for number in range(3):
+        CellState(status="failed", run=None, seconds=1.0, error="boom").write(sweep, number)
+    viewing = Viewing.start(tmp_path)
+    error = viewing.error("/compare?run=sweeps/lengths")
+    viewing.interrupt()
+    assert "Choose a finished run" in error
 
 
 def test_methods_without_passages_have_no_support(keys: dict[str, str], folder: Path) -> None:

@@ -23,6 +23,7 @@ from kgqa.extras.viewer.table import (
     FIELDS,
     TEXTS,
     Row,
+    expand_sweeps,
     find_row,
     group_cells,
     list_cells,
@@ -181,13 +182,20 @@ class Viewer:
         )
 
     def _several(self, request: Request) -> list[Row]:
+        """Return the ticked runs, with the finished cells of ticked sweeps."""
+        listed = {row.key: row for row in read_rows(self._root)}
+        sweeps = {key for key, row in listed.items() if row.runs}
+        rows = [
+            listed[key] if key in sweeps else find_row(self._root, key)
+            for key in request.query_params.getlist("run")
+        ]
         # a cell can be in several sweeps of the table
-        keys = list(dict.fromkeys(request.query_params.getlist("run")))
-        if not 2 <= len(keys) <= MAX_RUNS:
+        runs = expand_sweeps(rows, listed)
+        if not 2 <= len(runs) <= MAX_RUNS:
             raise ConfigError(
-                f"{pluralize(len(keys), 'run')} chosen. Choose 2 to {MAX_RUNS} runs in the table"
+                f"{pluralize(len(runs), 'run')} chosen. Choose 2 to {MAX_RUNS} runs in the table"
             )
-        return [find_row(self._root, key) for key in keys]
+        return runs
 
     def _page(
         self, request: Request, template: str, status: int = 200, **values: object

@@ -176,6 +176,31 @@ def list_cells(sweep: Row, runs: Mapping[str, Row]) -> list[Row]:
     return _choose_cells(sweep, sweep.runs, runs)
 
 
+def expand_sweeps(rows: Sequence[Row], listed: Mapping[str, Row]) -> list[Row]:
+    """Return the runs, and the finished cells of the sweeps instead of the sweeps, each once.
+
+    A cell is named after what its sweep varies, see `name_rows`. Next to another run of the same method and dataset,
+    both are named after what differs between them.
+    """
+    cells = {
+        cell.key: cell
+        for row in reversed(rows)
+        for cell in _choose_cells(row, (*row.runs, *row.failed), listed)
+    }
+    runs = {
+        each.key: cells.get(each.key, each)
+        for row in rows
+        for each in ([row] if row.kind == "run" else list_cells(row, listed))
+    }
+    sweeps: dict[tuple[str, str], set[str]] = {}
+    for run in runs.values():
+        sweeps.setdefault((run.method, run.dataset), set()).add(run.sweep)
+    return [
+        replace(run, sweep="", axes=()) if len(sweeps[run.method, run.dataset]) > 1 else run
+        for run in runs.values()
+    ]
+
+
 def _choose_cells(sweep: Row, keys: Iterable[str], runs: Mapping[str, Row]) -> list[Row]:
     """Return the runs with these keys as cells of a sweep."""
     return [replace(runs[key], sweep=sweep.key, axes=sweep.axes) for key in keys if key in runs]
