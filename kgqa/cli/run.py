@@ -79,6 +79,8 @@ def _show_summary(experiment: Experiment, executed: Executed, terminal: Terminal
         line = f"warning: another model answered {pluralize(calls, 'call')}: {model}"
         terminal.line(f"{line}. The run is named after {choices.get('model')}.", alarm=True)
     terminal.lines((f"warning: {text}" for text in find_warnings(executed.run)), alarm=True)
+    if executed.judge_warning:
+        terminal.line(executed.judge_warning, alarm=True)
     terminal.table((), summary_rows(metrics), title=title)
     if choices.get("engine") == SCRIPTED:
         terminal.line(f"warning: {MADE_UP}", alarm=True)

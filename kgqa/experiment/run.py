@@ -86,6 +86,19 @@ class Executed:
     # in one line, if more failed than `max_failure_rate` allows
     failure: str | None = None
     was_finished: bool = False
+    # the judge whose verdicts this run replaced
+    replaced_judge: str | None = None
+
+    @property
+    def judge_warning(self) -> str:
+        """Return a line if the verdicts of another judge were replaced, or ""."""
+        if self.replaced_judge is None or self.run.metrics.judge is None:
+            return ""
+        old, new = self.replaced_judge, self.run.metrics.judge.judge
+        return (
+            f"warning: the verdicts of judge={new} replace those of judge={old} in {self.run.folder}, also for sweeps "
+            f"with this run. The same command with judge={old} brings these back from stored replies"
+        )
 
 
 def execute(session: Session, display: Display) -> Executed:
@@ -139,7 +152,12 @@ def execute(session: Session, display: Display) -> Executed:
             run = _judge(session, folder, run, scored, display)
     if experiment.config.get("tracker") is not None:
         load_registered("track_run")(experiment, run.folder, run.metrics, display)
-    return Executed(run, _explain_failures(experiment, metrics, answers.errors))
+    before, now = earlier and earlier.judge, run.metrics.judge
+    return Executed(
+        run,
+        _explain_failures(experiment, metrics, answers.errors),
+        replaced_judge=before.judge if before and now and before.judge != now.judge else None,
+    )
 
 
 @contextmanager

@@ -163,6 +163,8 @@ def run_cell(
             cell.run, cell.status = session.folder, "running"
             cell.write_state(sweep)
             executed = execute(session, display)
+        if executed.judge_warning:
+            sweep_display.line(f"cell {cell.number}: {executed.judge_warning}", alarm=True)
         cell.finished, cell.error = (
             executed.run,
             executed.failure and " ".join(executed.failure.split()),

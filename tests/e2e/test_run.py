@@ -296,6 +296,17 @@ def test_verdicts_stay_if_a_setting_without_effect_changes(kgqa: Kgqa) -> None:
     assert "judge accuracy" in again.text("report.md")
 
 
+@pytest.mark.parametrize("prefix", ["", "cell 0: "], ids=["run", "sweep"])
+def test_other_judge_is_said_to_replace_verdicts(kgqa: Kgqa, prefix: str) -> None:
+    words = [*COMMAND, "limit=2"]
+    if prefix:
+        words[1:1] = ["-m"]
+    assert "replace those" not in kgqa(*words, "judge=em").out
+    out = kgqa(*words, "judge=containment").out
+    assert f"{prefix}warning: the verdicts of judge=containment replace those of judge=em in" in out
+    assert "replace those" not in kgqa(*words, "judge=containment").out
+
+
 @pytest.fixture
 def own_file(kgqa: Kgqa) -> tuple[Path, tuple[str, ...]]:
     """Return a file with two questions and the command that answers them."""
