@@ -125,6 +125,8 @@ def question_page(
     facts: Sequence[tuple[str, str]],
     steps: Sequence[Quotation] | None = None,
     supported: bool = True,
+    run: tuple[str, str] | None = None,
+    notices: Sequence[str] = (),
 ) -> Iterator[str]:
     """Yield the parts of the page of one question.
 
@@ -132,6 +134,8 @@ def question_page(
         facts: names and values about the model and the documents, shown as a table.
         steps: the quoted sentences. None: the answer is not checked against documents.
         supported: whether one of them contains the answer.
+        run: the name of the run and the address of its page, shown below the question.
+        notices: warnings above the answer.
     """
     yield from page_parts(
         "question_page.html.j2",
@@ -140,6 +144,8 @@ def question_page(
         facts=Section("", (), facts),
         steps=steps,
         supported=supported,
+        run=run,
+        notices=notices,
         shown=1,
         count=1,
         index=_deflate([question.row]),

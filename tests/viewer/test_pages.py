@@ -382,6 +382,11 @@ def test_pages_warn_of_scripted_replies(viewing: Viewing, keys: dict[str, str], 
     assert warned == "Scripted replies: no model was called. The scores are meaningless."
 
 
+def test_question_page_warns_of_scripted_replies(viewing: Viewing, keys: dict[str, str]) -> None:
+    page = viewing.get(f"/question/{keys['trace']}?id=2hop__demo_02")
+    assert '<p class="alarm">Scripted replies: no model was called.' in page
+
+
 @pytest.mark.parametrize(
     "page", ["/?filter=dataset%3Ddemo", "/compare?"], ids=["runs", "side by side"]
 )
@@ -578,6 +583,26 @@ def test_sandboxed_page_links_to_the_table(
     browser.press("Enter")
     browser.wait("document.querySelector('table.runs') !== null")
     assert browser.value("location.href") == viewing.base
+
+
+def test_question_page_links_to_its_run(
+    browser: Browser, viewing: Viewing, keys: dict[str, str]
+) -> None:
+    browser.visit(f"{viewing.base}question/{keys['trace']}?id=2hop__demo_02")
+    link = "document.querySelector('header p a')"
+    name = keys["trace"].rpartition("/")[2]
+    assert browser.value(f"{link}.textContent") == f"trace on musique with scripted · {name}"
+    browser.value(f"{link}.focus()")
+    browser.press("Enter")
+    browser.wait("document.querySelector('.headlines') !== null")
+    assert browser.value("location.href") == f"{viewing.base}run/{keys['trace']}"
+
+
+@pytest.mark.parametrize("key", ["//evil.example", '"><script>', "a\\b", "/../x;url=//b"])
+def test_address_of_a_run_stays_in_the_viewer(viewing: Viewing, key: str) -> None:
+    page = viewing.ask(f"/home?{urlencode({'run': key})}", {})[1]
+    (address,) = re.findall(r'content="0; url=([^"]*)">$', page)
+    assert re.fullmatch(r"/run/[\w./%-]+", address)
 
 
 def test_running_work_is_shown(folder: Path, viewing: Viewing) -> None:

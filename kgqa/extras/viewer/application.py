@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
 
 from kgqa.artifacts.run import FinishedRun
 from kgqa.errors import ConfigError, DataError, UsageError
@@ -52,9 +53,9 @@ MAX_RUNS = 6  # side by side
 TESTS = "Means in percent over the questions that all runs have."
 ASSETS: list[str | tuple[str, str]] = [("kgqa.extras.viewer", "assets"), ("kgqa.report", "assets")]
 # links of a sandboxed page send no cookie (SameSite), because it has another origin. This page needs none,
-# and the browser sends the cookie when it continues from here to the table
+# and the browser sends the cookie when it continues from here to the table, or to the page of a run
 HOME = "/home"
-HOME_PAGE = '<!doctype html><title>kgqa</title><meta http-equiv="refresh" content="0; url=/">'
+HOME_PAGE = '<!doctype html><title>kgqa</title><meta http-equiv="refresh" content="0; url={}">'
 BACK = f'<nav aria-label="Back"><a href="{HOME}">← all runs</a></nav>'
 # a file's page runs only kgqa's scripts. It cannot load anything or reach this server
 SANDBOX = {
@@ -105,8 +106,9 @@ class Viewer:
             beats=read_heartbeats(self._root), warnings=table.warn_of_simulation(page_rows),
         )  # fmt: skip
 
-    def home(self, _: Request) -> Response:
-        return _html(HOME_PAGE)
+    def home(self, request: Request) -> Response:
+        key = request.query_params.get("run")
+        return _html(HOME_PAGE.format(f"/run/{quote(key)}" if key else "/"))
 
     def favicon(self, _: Request) -> Response:
         return _html("", 204)
@@ -134,7 +136,14 @@ class Viewer:
         scores["judge"] = question.row["verdict"]
         facts = [("run", row.key), ("gold answer", " | ".join(question.row["gold"]))]
         facts += [(name, str(value)) for name, value in scores.items() if value is not None]
-        return _sandbox("".join(question_page(question, facts)))
+        name = f"{FinishedRun.read(row.folder).title} · {row.name}"
+        page = question_page(
+            question,
+            facts,
+            run=(name, f"{HOME}?{urlencode({'run': row.key})}"),
+            notices=table.warn_of_simulation([row]),
+        )
+        return _sandbox("".join(page))
 
     def compare(self, request: Request) -> Response:
         query, first = request.query_params, _first(request)
