@@ -121,6 +121,35 @@ def test_cell_is_below_every_sweep_that_uses_it() -> None:
     assert grouped == [*below, ("alone", "")]
 
 
+def test_cells_have_the_same_names_in_all_plots() -> None:
+    # the sweep was written between its cells
+    cells = [
+        row("new", 50.0, passages="3"),
+        row("old", 40.0, passages="5"),
+        row("bad", passages="9"),
+    ]
+    sweep = replace(
+        row("s", kind="sweep"), axes=("passages",), runs=("new", "old"), failed=("bad",)
+    )
+    rows = [cells[0], sweep, *cells[1:]]
+    listed = {each.key: each for each in rows}
+    names = ["trace · passages 3", "trace · passages 5"]
+    assert table.name_points(table.expand_sweeps(rows, listed)[:2]) == names
+    assert table.name_points(table.expand_sweeps([sweep], listed)) == names
+
+
+def test_plot_names_what_separates_a_run_from_cells() -> None:
+    cells = [row("a", 50.0, passages="3", beam="1"), row("b", 40.0, passages="5", beam="1")]
+    sweep = replace(row("s", kind="sweep"), axes=("passages",), runs=("a", "b"))
+    rows = [sweep, *cells, row("c", 30.0, passages="3", beam="2")]
+    runs = table.expand_sweeps(rows, {each.key: each for each in rows})
+    assert table.name_points(runs) == [
+        "trace · passages 3 · beam 1",
+        "trace · passages 5 · beam 1",
+        "trace · passages 3 · beam 2",
+    ]
+
+
 def test_title_has_the_setting_that_separates_runs() -> None:
     alike = {f"method.option_{n}": "on" for n in range(4)}
     runs = [
@@ -189,6 +218,12 @@ def test_table_shows_figures_settings_and_the_sweep(viewing: Viewing, keys: dict
     assert "<output>1 run with scores</output>" in viewing.get(f"/plots?run={keys['trace']}")
     assert "EM against tokens / question" in page
     assert "F1 against calls / question" in viewing.get("/plots?y=F1&x=calls+%2F+question")
+
+
+def test_plots_count_the_runs_with_bars(viewing: Viewing) -> None:
+    # only the run of trace has passages
+    page = viewing.get(f"/plots?{urlencode({'y': 'support recall'})}")
+    assert "<output>1 run with scores</output>" in page
 
 
 @pytest.mark.slow

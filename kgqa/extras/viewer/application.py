@@ -27,7 +27,6 @@ from kgqa.extras.viewer.table import (
     expand_sweeps,
     find_row,
     group_cells,
-    list_cells,
     read_rows,
 )
 from kgqa.report.columns import explain_names
@@ -164,15 +163,14 @@ class Viewer:
         named = [listed[key] for key in query.getlist("run") if key in listed] or list(
             listed.values()
         )
-        cells = {each.key: each for row in named for each in (row, *list_cells(row, listed))}
-        rows = [row for row in cells.values() if row.figures]
+        rows = [row for row in expand_sweeps(named, listed) if row.figures]
         groups = table.name_groups(rows)
         figures = [name for name in table.columns_of(rows) if name not in FIELDS]
         x = query.get("x") or next((name for name in table.COSTS if name in figures), "")
         y = query.get("y") or next((name for name in figures if name not in table.COSTS), "")
         return self._page(
-            request, "plots.html.j2", keys=query.getlist("run"), count=pluralize(len(rows), "run"),
-            figures=figures, x=x, y=y,
+            request, "plots.html.j2", keys=query.getlist("run"), figures=figures, x=x, y=y,
+            count=pluralize(sum(y in row.figures for row in rows), "run"),
             sweep=named[0] if len(named) == 1 and named[0].kind == "sweep" else None,
             plots=table.draw_plots(rows, groups, x, y),
             hints=[*explain_names(row.title for row in table.name_rows(rows)), *table.explain_groups(groups.values())],
