@@ -97,11 +97,11 @@ def page_policy() -> str:
     )
 
 
-def is_current(page: Path) -> bool:
+def is_current(page: Path, scripts: Sequence[str] = EXPLORER) -> bool:
     """Return whether a report has the styles and scripts of this version of kgqa, which `page_policy` allows."""
     with page.open(encoding="utf-8", errors="replace") as text:
         start = text.read(_HEAD)
-    sources = (_asset("report.css"), "".join(map(_asset, (*EXPLORER, "theme.js"))))
+    sources = (_asset("report.css"), "".join(map(_asset, (*scripts, "theme.js"))))
     return all(_source_hash(source) in start for source in sources)
 
 

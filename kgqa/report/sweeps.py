@@ -223,6 +223,10 @@ class SweepReport:
             rows.append([row.get(name) for name in header])
         return csv_text(rows)
 
+    def html(self) -> str:
+        command = " ".join(self.sweep.command)
+        return sections_page(self.title, command, self.sections(), self.notices())
+
     def write(self, form: str, out: Path | None = None) -> Path:
         """Write the report in one of `FILES`, by default into the sweep's folder, and return the file."""
         command = " ".join(self.sweep.command)
@@ -235,7 +239,7 @@ class SweepReport:
                 opening = Section("", (), (), (f"`{command}`",))
                 text = markdown(self.title, [opening, *self.sections()], self.notices())
             case _:
-                text = sections_page(self.title, command, self.sections(), self.notices())
+                text = self.html()
         return replace_file(out or self.sweep.path / FILES[form], text)
 
 

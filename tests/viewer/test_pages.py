@@ -397,6 +397,50 @@ def test_sweep_names_its_keys_and_its_cells(viewing: Viewing) -> None:
     (row,) = re.findall(r'<tr data-key="sweeps/lengths".*?</tr>', viewing.get("/"), re.DOTALL)
     texts = [text for text in re.findall(r">([^<>]+)<", row) if text.strip()]
     assert texts[:5] == ["▾", "sweep lengths", "by max_answer_tokens", "·", "✓ 3 of 3 cells"]
+    assert '<a href="/sweep/sweeps/lengths">report</a>' in row
+
+
+@pytest.mark.parametrize("hash_", ["sha256-", "older-"], ids=["this version", "older"])
+def test_report_of_a_sweep_is_sandboxed(viewing: Viewing, folder: Path, hash_: str) -> None:
+    file = folder / "outputs/sweeps/lengths/report.html"
+    text = file.read_text(encoding="utf-8")
+    try:
+        file.write_text(text.replace("sha256-", hash_), encoding="utf-8")
+        response, page = viewing.ask("/sweep/sweeps/lengths", {"Cookie": viewing.cookie})
+    finally:
+        file.write_text(text, encoding="utf-8")
+    assert (response.getheader("content-security-policy") or "").startswith("sandbox")
+    assert re.sub('href="[^"]*"', "", page.replace(BACK, "")) == re.sub('href="[^"]*"', "", text)
+
+
+def test_report_of_a_sweep_links_to_its_runs(
+    browser: Browser, viewing: Viewing, folder: Path
+) -> None:
+    (sweep,) = [row for row in read_rows(folder / "outputs") if row.kind == "sweep"]
+    browser.visit(
+        f"{viewing.base}sweep/{sweep.key}", ready="document.querySelector('main td a') !== null"
+    )
+    browser.value("document.querySelector('main td a').focus()")
+    browser.press("Enter")
+    browser.wait("document.querySelector('.headlines') !== null")
+    assert browser.value("location.href") in [f"{viewing.base}run/{key}" for key in sweep.runs]
+
+
+def test_report_has_no_link_out_of_the_folder(viewing: Viewing, folder: Path) -> None:
+    file = folder / "outputs/sweeps/lengths/report.html"
+    text = file.read_text(encoding="utf-8")
+    try:
+        file.write_text(text.replace('href="../../', 'href="../../../away/'), encoding="utf-8")
+        page = viewing.get("/sweep/sweeps/lengths")
+    finally:
+        file.write_text(text, encoding="utf-8")
+    assert "max answer tokens" in page
+    assert "away" not in page
+
+
+@pytest.mark.parametrize("key", ["sweeps/none", "sweeps/../.."])
+def test_unknown_sweep_has_no_report(viewing: Viewing, key: str) -> None:
+    assert "no sweep with a report" in viewing.error(f"/sweep/{key}")
 
 
 def test_side_by_side_names_the_tested_runs(viewing: Viewing, keys: dict[str, str]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
@@ -32,9 +34,10 @@ from kgqa.extras.viewer.table import (
 from kgqa.report.columns import explain_names
 from kgqa.report.evaluation import comparison_section
 from kgqa.report.explorer import question_page, run_page
-from kgqa.report.page import is_current, page_policy, template_environment
+from kgqa.report.page import SECTION_SCRIPTS, is_current, page_policy, template_environment
 from kgqa.report.run_report import notices, sections
-from kgqa.report.section import Section
+from kgqa.report.section import FILES, Section
+from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.monitor import read_heartbeats
 from kgqa.scoring.comparison import DIFFERENCE
 from kgqa.scoring.questions import METRICS
@@ -56,6 +59,8 @@ ASSETS: list[str | tuple[str, str]] = [("kgqa.extras.viewer", "assets"), ("kgqa.
 HOME = "/home"
 HOME_PAGE = '<!doctype html><title>kgqa</title><meta http-equiv="refresh" content="0; url={}">'
 BACK = f'<nav aria-label="Back"><a href="{HOME}">← all runs</a></nav>'
+# the link of a sweep's report to the report of a cell
+REPORT_LINK = re.compile(r'href="([^"#]+)/report\.html"')
 # a file's page runs only kgqa's scripts. It cannot load anything or reach this server
 SANDBOX = {
     "content-security-policy": f"sandbox allow-scripts allow-downloads allow-popups; {page_policy()}"
@@ -84,6 +89,7 @@ class Viewer:
             Mount("/assets", StaticFiles(packages=ASSETS)),
             Route("/work", self.work),
             Route("/run/{key:path}", self.run),
+            Route("/sweep/{key:path}", self.sweep),
             Route("/question/{key:path}", self.question),
             Route("/compare", self.compare),
             Route("/plots", self.plots),
@@ -124,6 +130,28 @@ class Viewer:
             return _sandbox(file.read_text(encoding="utf-8", errors="backslashreplace"))
         run = FinishedRun.read(file.parent)
         return _sandbox("".join(run_page(run, sections(run), notices(run))))
+
+    def sweep(self, request: Request) -> Response:
+        """Show the report of a sweep, with links to the pages of its runs. One of another version is written again."""
+        key = request.path_params["key"]
+        sweeps = [row for row in read_rows(self._root) if row.kind == "sweep" and row.has_report]
+        folder = next((row.folder for row in sweeps if row.key == key), None)
+        if folder is None:
+            raise DataError(f"{key}: no sweep with a report in {self._root}")
+        file = folder / FILES["html"]
+        if is_current(file, SECTION_SCRIPTS):
+            page = file.read_text(encoding="utf-8", errors="backslashreplace")
+        else:
+            page = SweepReport.read(folder).html()
+        return _sandbox(REPORT_LINK.sub(lambda link: self._link_run(folder, link[1]), page))
+
+    def _link_run(self, folder: Path, address: str) -> str:
+        """Return the attribute of a link to a run, from its address in a report. One outside the folder has none."""
+        run = (folder / unescape(address)).resolve()
+        root = self._root.resolve()
+        if not run.is_relative_to(root):
+            return ""
+        return f'href="{HOME}?{urlencode({"run": run.relative_to(root).as_posix()})}"'
 
     def question(self, request: Request) -> Response:
         """Show one question of a run with all its calls."""

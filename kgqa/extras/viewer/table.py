@@ -34,6 +34,7 @@ from kgqa.report.columns import (
     note_extraction,
 )
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
+from kgqa.report.section import FILES
 from kgqa.report.shares import read_judge
 from kgqa.report.warnings import find_doubts
 from kgqa.runtime.monitor import read_heartbeats
@@ -114,6 +115,10 @@ class Row:
         if self.kind == "run" or not self.axes:
             return self.name if self.kind == "run" else ""
         return f"by {' × '.join(axis.rpartition('.')[2] for axis in self.axes)}"
+
+    @property
+    def has_report(self) -> bool:
+        return (self.folder / FILES["html"]).is_file()
 
     @property
     def mark(self) -> tuple[str, str]:
