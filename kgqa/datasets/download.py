@@ -143,8 +143,8 @@ def download(source: Download, target: Path, advance: Advance) -> None:
 def _describe(error: Exception) -> str:
     """Return why a download failed. Of a lost connection only the system's words: libraries repeat their addresses."""
     text = " ".join(str(error).split())
-    if isinstance(error, requests.ConnectionError) and (found := re.search(_SYSTEM, text)):
-        return f"no connection ({found[1]})"
+    if isinstance(error, requests.ConnectionError) and (reason := re.search(_SYSTEM, text)):
+        return f"no connection ({reason[1]})"
     return text
 
 
