@@ -53,7 +53,7 @@ def test_shown_keys_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check commands that test_shown_commands.py does not run, or runs with a scripted engine."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     # what OWN_CODE shows how to add
-    own = "draft_and_check", "my_model", "trivia", "walk_back"
+    own = "draft_and_check", "my_judge", "my_model", "trivia", "walk_back"
     runs = [
         words
         for place, words in GIVEN.items()
