@@ -27,16 +27,20 @@ if TYPE_CHECKING:
 
 def show_datasets(_: Namespace, terminal: Terminal) -> None:
     """Show every dataset and corpus with its source and local copy."""
-    rows = []
     for name, source in list_sources().items():
-        size = "size unknown" if source.bytes is None else f"{source.bytes:,}"
-        checksum = "checksum unknown" if source.sha256 is None else source.sha256
+        terminal.heading(name)
+        size = "size unknown" if source.bytes is None else f"{source.bytes:,} bytes"
+        checksum = "unknown" if source.sha256 is None else source.sha256
         hub = [f"on the hub: {source.hub.id}"] if source.hub else []
-        origin = "\n".join([source.license, source.page, *source.urls, *hub])
-        rows.append((name, source.content, origin, f"{size}\n{checksum}\n", place_of(name, source)))
-    terminal.table(
-        ("dataset=", "content", "license and source", "bytes, sha256", "here"), rows, fixed=1
-    )
+        places = place_of(name, source).splitlines()
+        facts = [
+            *(f"here: {place}" for place in places),
+            f"license: {source.license}",
+            *(source.page, *source.urls, *hub),
+            f"{size}, sha256 {checksum}",
+        ]
+        terminal.line(source.content)
+        terminal.lines(f"  {fact}" for fact in facts)
 
 
 def download(args: Namespace, terminal: Terminal) -> None:

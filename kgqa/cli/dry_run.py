@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from kgqa.artifacts.sweep import Cell
-from kgqa.cli.terminal import Cells, Terminal
+from kgqa.cli.tables import Cells
+from kgqa.cli.terminal import Terminal
 from kgqa.experiment.devices import GpuPlan
 from kgqa.experiment.dry_run import CallPlan
 from kgqa.experiment.estimates import Estimated, estimate_plan, format_range, format_time

@@ -24,7 +24,8 @@ from kgqa.artifacts.run import (
 from kgqa.artifacts.sweep import find_missing, warn_of_changed
 from kgqa.cli.commands import EXPORTS
 from kgqa.cli.significance import check_test, read_metrics
-from kgqa.cli.terminal import Cells, Terminal, style_text
+from kgqa.cli.tables import Cells, style_text
+from kgqa.cli.terminal import Terminal
 from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, DataError
@@ -71,7 +72,14 @@ def runs(args: Namespace, terminal: Terminal) -> None:
         (run.when, run.name, differing.get(run), *_scores(run, running.get(run.folder.absolute())))
         for run in entries
     ]
-    terminal.table(("written", "run", "differs in", "questions", "EM", "F1", ""), rows, fixed=1)
+    header = ("written", "run", "differs in", "questions", "EM", "F1", "")
+    # an empty column would cost the others their space
+    used = [
+        number
+        for number, name in enumerate(header)
+        if name in ("run", "questions", "EM", "F1") or any(row[number] for row in rows)
+    ]
+    terminal.table([header[n] for n in used], [[row[n] for n in used] for row in rows])
     if len(listed) > len(entries):
         terminal.line(f"{len(entries)} of {len(listed):,}. All: --limit {len(listed)}")
 

@@ -12,7 +12,8 @@ from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.run import IDENTITY, FinishedRun, find_run
 from kgqa.artifacts.trace import Notes, TracedCall, TracedQuestion, find_question
 from kgqa.artifacts.verdicts import UNSCORED, Judgements
-from kgqa.cli.terminal import Cells, Terminal, style_text
+from kgqa.cli.tables import Cells, style_text
+from kgqa.cli.terminal import Terminal
 from kgqa.errors import ConfigError
 from kgqa.report.questions import QuestionRow, RunQuestions
 from kgqa.scoring.questions import score_question
@@ -63,7 +64,8 @@ def _show_questions(folder: Path, args: Namespace, terminal: Terminal) -> None:
     ]
     if rows:
         judge = "judge" if any(row["verdict"] for row in page) else ""
-        terminal.table(("question", "", "F1", judge, "answer", "gold", "text"), rows, fixed=1)
+        header = ("question", "", "F1", judge, "answer", "gold", "text")
+        terminal.table(header, rows, stack=header.index("text"))
     counts = ", ".join(
         f"{outcomes.count(each):,} {each}" for each in STYLES if each and each in outcomes
     )

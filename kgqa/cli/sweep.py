@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from kgqa.artifacts.run import MADE_UP
 from kgqa.cli.dry_run import show_estimates
-from kgqa.cli.terminal import Cells, Terminal, style_text
-from kgqa.report.columns import columns
-from kgqa.report.section import MarkedCell, Value
+from kgqa.cli.tables import Cells, style_text
+from kgqa.cli.terminal import Terminal
+from kgqa.report.columns import COSTS, SEPARATOR, columns
+from kgqa.report.section import MarkedCell, Section, Value
 from kgqa.report.sweeps import NOTE, REPEATS_NOTE, SweepReport, join_numbers
 from kgqa.runtime.monitor import command_line
 from kgqa.sweeps.grid import SweepRequest, run_search, run_sweep
 
-LEGEND = (
-    "bold: best · underlined: second · *: significantly below the best (paired test, Holm, p < 0.05)\n"
-    "[low, high]: 95 % interval · calls, tokens, USD: per question · all columns: report.html"
-)
 OTHER_QUESTIONS = (
     "Tables are separate because the questions differ. With sample=, each seed= samples other questions. "
     "repeats=3 runs the same questions with several seeds: docs/REPEATS.md"
@@ -26,6 +23,9 @@ REPEATED = "a row with several cells: the mean of its runs"
 # "skipped" reads like "not run"
 SHOWN = {"skipped": "done before"}
 MARKS = {"best": "bold", "second": "underline"}  # styles
+MEANINGS = {"best": "bold: best", "second": "underlined: second"}
+# omitted first in a narrow terminal
+COSTS_SHOWN = [column.brief for column in COSTS.values() if column.brief]
 
 
 def sweep(overrides: Sequence[str], terminal: Terminal) -> int:
@@ -42,18 +42,26 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
     sweep = report.sweep
     # those of all tables are below the last one
     counts = Counter(note for table in report.tables for note in dict.fromkeys(table.text))
+    names = set[str]()
     for table in report.tables:
         labels = {column.label: column.brief for column in columns()}
         header = [labels.get(name, name.rpartition(".")[2]) for name in table.header]
         rows = [
             [cell for name, cell in zip(header, row, strict=True) if name] for row in table.rows
         ]
-        # the table would fold a title that is wider
         terminal.line(table.title, style="bold")
-        terminal.table([name for name in header if name], map(_show_row, rows), fixed=1)
+        names |= set(
+            terminal.table(
+                [name for name in header if name],
+                map(_show_row, rows),
+                optional=sum(name in COSTS_SHOWN for name in header),
+                all_columns="report.html",
+            )
+        )
         _show_notes((note for note in table.text if counts[note] < len(report.tables)), terminal)
     if report.tables:
-        terminal.line(LEGEND, style="dim")
+        for legend in _legends(report.tables, names):
+            terminal.line(legend, style="dim", folds=True)
     _show_notes((note for note in counts if counts[note] == len(report.tables)), terminal)
     # without the questions: the dataset and the profile
     kinds = {cell.key[:2] for cell in report.done}
@@ -76,6 +84,21 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
         terminal.line(f"finished cells and all replies are saved.{after} with: {command}")
     terminal.end(sweep.path)
     return 0 if sweep.is_complete else 2
+
+
+def _legends(tables: Sequence[Section], names: Collection[str]) -> Iterator[str]:
+    """Yield the meaning of the marks and the columns that the tables have."""
+    cells = [cell for table in tables for row in table.rows for cell in row]
+    marked = [cell for cell in cells if isinstance(cell, MarkedCell)]
+    marks = {cell.mark for cell in marked}
+    texts = [meaning for mark, meaning in MEANINGS.items() if mark in marks]
+    if any(cell.worse for cell in marked):
+        texts.append("*: significantly below the best (paired test, Holm, p < 0.05)")
+    if texts:
+        yield SEPARATOR.join(texts)
+    costs = ", ".join(name for name in COSTS_SHOWN if name in names)
+    texts = ["[low, high]: 95 % interval", *([f"{costs}: per question"] if costs else [])]
+    yield SEPARATOR.join([*texts, "all columns: report.html"])
 
 
 def _show_notes(notes: Iterable[str], terminal: Terminal) -> None:

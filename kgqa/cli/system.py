@@ -182,7 +182,7 @@ def new_prompt(args: Namespace, terminal: Terminal) -> None:
         if name in ("", *" ".join(words).split(" "))
     ]
     if rows:
-        terminal.table(("template", "used by kgqa run with"), rows, fixed=1)
+        terminal.table(("template", "used by kgqa run with"), rows)
         terminal.line("Copy one to change it: kgqa new prompt TEMPLATE")
         return
     terminal.line(copy_prompt(name))

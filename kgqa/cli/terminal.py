@@ -1,4 +1,4 @@
-"""The terminal: the only user of rich. Shows bars on a terminal, and plain lines in a pipe or a file.
+"""The terminal. Shows bars on a terminal, and plain lines in a pipe or a file.
 
 All texts can come from files, models and servers. Control characters in them are escaped, and markup is not read.
 """
@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
-from rich.table import Column, Table
+from rich.table import Column
 from rich.text import Text
 
+from kgqa.cli.tables import Cells, lay_out, style_text
 from kgqa.runtime.display import Display, PlainLines, Stage, nest
 from kgqa.types import Json
 from kgqa.util.text import escape_control, escape_json
@@ -32,18 +33,10 @@ if TYPE_CHECKING:
 SILENCE, TICK = 2.0, 0.5
 # columns of a table in a file or another program
 WIDTH = 160
-# between two columns of a table
-GAP = 2
-# columns of a long text in an optional column
-FOLDED = 24
 # columns of a terminal that leaves less room for bars
 NARROW = 100
 # a text that ends with a command
 _COMMAND = re.compile(r"(.+:) (kgqa .+)")
-_FIGURE = re.compile(r"$|–|[-+–<]?[\d,.:]+(?!\w)")
-
-Cell = str | Text | int | float | None  # None is empty
-Cells = Sequence[Cell]  # of one row
 
 
 class Terminal(Display):
@@ -97,18 +90,39 @@ class Terminal(Display):
         self.line(f"\n{text}", style="bold")
 
     def table(
-        self, header: Sequence[str], rows: Iterable[Cells], *, title: str = "", fixed: int = 0
-    ) -> None:
-        """Print a table. Columns of figures are aligned to the right. The first `fixed` columns are never folded."""
-        table = _table(header, list(rows), title, fixed)
-        if self.console.is_terminal:
-            self.console.print(table, highlight=False)
-            return
-        with self.console.capture() as captured:
-            self.console.print(table, highlight=False)
-        # rich pads every line to the width of the table
-        for text in captured.get().splitlines():
-            self.line(text.rstrip())
+        self,
+        header: Sequence[str],
+        rows: Iterable[Cells],
+        *,
+        title: str = "",
+        optional: int = 0,
+        stack: int | None = None,
+        all_columns: str = "add | less -S",
+    ) -> list[str]:
+        """Print a table, and return the names of the columns that fit.
+
+        Columns of figures are aligned to the right. On a terminal, the last `optional` columns are omitted first, and
+        the column `stack` gets its own line if the table is too wide. all_columns: where users find omitted ones.
+        """
+        width = self.console.width
+        layout = lay_out(
+            header,
+            list(rows),
+            width,
+            optional=optional,
+            stack=stack,
+            narrows=self.console.is_terminal,
+        )
+        if title:
+            self.line(title, style="italic")
+        for line in layout.lines(width):
+            self.console.print(line, soft_wrap=True, highlight=False)
+        if omitted := header[len(layout.header) :]:
+            texts = f"not shown in {width} columns: {', '.join(omitted)}", f"all: {all_columns}"
+            is_short = sum(map(len, texts)) + 3 <= width
+            for text in [" · ".join(texts)] if is_short else texts:
+                self.line(text, style="dim", folds=True)
+        return layout.header
 
     def sections(self, title: str, sections: Sequence[Section]) -> None:
         """Print the sections of a report."""
@@ -116,17 +130,14 @@ class Terminal(Display):
             self.line(title, style="bold")
         for section in sections:
             self.heading(section.title)
-            header, rows = _fit(section, self.console.width, omits=self.console.is_terminal)
-            self.table(header, rows)
-            if omitted := section.header[len(header) :]:
-                self.line(
-                    f"not shown in {self.console.width} columns: {', '.join(omitted)}", style="dim"
-                )
+            names = self.table(section.header, section.rows, optional=section.optional)
             if section.alarm:
                 self.line(f"alarm: {section.alarm}", alarm=True)
             for text in section.text:
-                style = "red" if text.startswith("**Warning**") else "dim"
-                self.line(text.replace("**", ""), style=style, folds=True)
+                # a Legend explains a column
+                if getattr(text, "column", None) in (None, *names):
+                    style = "red" if text.startswith("**Warning**") else "dim"
+                    self.line(text.replace("**", ""), style=style, folds=True)
 
     def result(self, path: object) -> None:
         """Print the last line of a command, plain, so that scripts can read it."""
@@ -199,69 +210,6 @@ class Terminal(Display):
                         style_text(f"waiting: {waits}" if waits else f"working, {silence:.0f} s")
                     )
                     self._status.start()
-
-
-def _fit(
-    section: Section, width: int, *, omits: bool = True
-) -> tuple[Sequence[str], Sequence[Cells]]:
-    """Return the header and the rows of a table that fits: without optional columns if it `omits` them, then with
-    brief cells.
-    """
-    rows = section.rows
-    if not section.optional:
-        return section.header, rows
-    briefs = [tuple(getattr(cell, "brief", cell) for cell in row) for row in rows]
-    last = len(section.header) - section.optional
-    least = last if omits else len(section.header)
-    for cells in (rows, briefs):
-        widths = [max(map(len, column)) for column in zip(section.header, *cells, strict=True)]
-        widths[last:] = [min(each, FOLDED) for each in widths[last:]]
-        for count in range(len(widths), least - 1, -1):
-            if sum(widths[:count]) + GAP * count <= width:
-                return section.header[:count], [row[:count] for row in cells]
-    return section.header[:least], [row[:least] for row in briefs]
-
-
-def style_text(text: str, style: str = "") -> Text:
-    """Return a text with a style, for a cell of a table."""
-    return Text(escape_control(text), style=style)
-
-
-def _table(header: Sequence[str], rows: Sequence[Cells], title: str = "", fixed: int = 0) -> Table:
-    table = Table(
-        title=style_text(title) if title else None,
-        title_justify="left",
-        show_header=bool(header),
-        header_style="bold",
-        box=None,
-        padding=(0, GAP, 0, 0),
-    )
-    cells = [[_format_cell(cell) for cell in row] for row in rows]
-    for number, name in enumerate(header or [""] * max(map(len, rows), default=0)):
-        texts = [row[number].plain for row in cells]
-        has_figures = bool(header) and any(texts) and all(map(_FIGURE.match, texts))
-        table.add_column(
-            style_text(name),
-            justify="right" if has_figures else "left",
-            overflow="fold",
-            no_wrap=number < fixed,
-        )
-    for row in cells:
-        table.add_row(*row)
-    return table
-
-
-def _format_cell(cell: Cell) -> Text:
-    """Write counts with commas, and scores with one decimal."""
-    match cell:
-        case Text():
-            return cell
-        case int():
-            return Text(f"{cell:,}")
-        case float():
-            return Text(f"{cell:.1f}")
-        case _:
-            return style_text(cell or "")
 
 
 class _StageColumn(ProgressColumn):

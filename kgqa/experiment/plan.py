@@ -26,7 +26,7 @@ from kgqa.experiment.compare import (
 )
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.experiment.selection import GIVEN, QuestionSelection
-from kgqa.report.section import MarkedCell, Section, Value
+from kgqa.report.section import Legend, MarkedCell, Section, Value
 from kgqa.scoring.comparison import ALPHA, Difference, compare, pair_runs
 from kgqa.scoring.power import ENOUGH, find_detectable_points, plan_questions
 from kgqa.util.text import duration, pluralize
@@ -120,7 +120,7 @@ def plan_comparison(
         "Cautious: the same with the upper 80 % limit of the pilot's spread.",
         *_describe_all(all_of_it),
         f"Tokens, model time and USD: both runs on the cautious number{at_most}, without cached replies.",
-        "Pilot shows: the difference that the questions of the pilot show.",
+        Legend("pilot shows", "Pilot shows: the difference that the questions of the pilot show."),
         *_note_common(pilot_questions, costs.values()),
     )
     heading = "\n".join([*describe_runs(runs, names), *notes])

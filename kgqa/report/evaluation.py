@@ -9,7 +9,7 @@ from kgqa.artifacts.evaluation import Calibration, Consistency, Evaluation
 from kgqa.artifacts.metrics import Estimate
 from kgqa.report.columns import JUDGE_ACCURACY
 from kgqa.report.run_report import breakdown_sections, judge_sections, scores_section
-from kgqa.report.section import MarkedCell, Section, Value
+from kgqa.report.section import Legend, MarkedCell, Section, Value
 from kgqa.scoring.comparison import ALPHA, HOLM, Difference
 from kgqa.scoring.power import ENOUGH, bound_questions
 from kgqa.scoring.questions import METRICS
@@ -19,10 +19,18 @@ _UNCALIBRATED = (
     "Label a random sample (--sheet 100), and add labels=FILE."
 )
 _CORRECTED = (
-    "Corrected: the accuracy without the judge's errors, which the labels show. Its 95 % interval contains "
-    "the uncertainty of both samples. Sensitivity and specificity: right and wrong answers that the judge recognizes. "
-    "Kappa: Cohen's kappa with the labels. Labels to halve: how many more labels would halve the width of the interval "
-    "(–: judge more answers instead)."
+    Legend(
+        "corrected",
+        "Corrected: the accuracy without the judge's errors, which the labels show. Its 95 % interval contains the "
+        "uncertainty of both samples.",
+    ),
+    Legend("sensitivity", "Sensitivity: right answers that the judge recognizes."),
+    Legend("specificity", "Specificity: wrong answers that the judge recognizes."),
+    Legend("kappa", "Kappa: Cohen's kappa with the labels."),
+    Legend(
+        "labels to halve",
+        "Labels to halve: how many more labels would halve the width of the interval (–: judge more answers instead).",
+    ),
 )
 
 
@@ -43,11 +51,14 @@ def evaluations_section(groups: Sequence[Sequence[Evaluation]]) -> list[Section]
     groups: those over the same questions.
     """
     evaluations = [each for group in groups for each in group]
-    lines = [
+    measured = [
         name
         for name, metric in METRICS.items()
         if metric.column and any(name in each.scores.scores for each in evaluations)
     ]
+    # a narrow terminal omits those that kgqa compare does not test
+    lines = sorted(measured, key=lambda name: not METRICS[name].tested)
+    untested = sum(not METRICS[name].tested for name in lines)
     header = ("answers", "questions", *(METRICS[name].label for name in lines))
     rows: list[tuple[Value, ...]] = [
         (each.source, each.scores.questions, *(each.scores.score(name) for name in lines))
@@ -55,7 +66,7 @@ def evaluations_section(groups: Sequence[Sequence[Evaluation]]) -> list[Section]
     ]
     calibrations = [(each.source, each.calibration) for each in evaluations if each.calibration]
     sections = [
-        Section("Scores", header, rows),
+        Section("Scores", header, rows, optional=untested),
         *(calibration_sections(calibrations) if calibrations else ()),
     ]
     ranked = [_ranking_section(group) for group in groups if len(group) > 1] if calibrations else []
@@ -113,8 +124,8 @@ def calibration_sections(calibrations: Sequence[tuple[str, Calibration]]) -> lis
         f"**Warning**: {text}." for _, each in calibrations for text in each.warnings
     )
     calibrated = any(each.source for _, each in calibrations)
-    text = (*warnings, _CORRECTED if calibrated else _UNCALIBRATED)
-    sections = [Section("Judge accuracy", header, rows, text)]
+    text = (*warnings, *(_CORRECTED if calibrated else [_UNCALIBRATED]))
+    sections = [Section("Judge accuracy", header, rows, text, optional=4)]
     if len(calibrations) == 1:
         sections.append(_length_section(calibrations[0][1]))
     checked = [(name, each.consistency) for name, each in calibrations if each.consistency]
@@ -186,6 +197,7 @@ def comparison_section(
     letter of the run that is the second one of each pair.
     """
     label, name = CORRECTED_P[correction]
+    needed = f"n for {wanted:g}"
     header = (
         "metric",
         "runs",
@@ -196,7 +208,7 @@ def comparison_section(
         "better on",
         "p",
         "effect",
-        f"n for {wanted:g}",
+        needed,
     )
     alpha = differences[0].alpha if differences else ALPHA
     tests = len({(each.first, each.second) for each in differences}) if correction != "none" else 1
@@ -208,10 +220,15 @@ def comparison_section(
     texts = (
         "Means in percent over the same questions.",
         f"Difference: {pair}, in points, with its 95 % interval. Above 0: the {higher} is higher.",
-        f"p: {test}. {label}: with {name} over all rows.",
+        f"{label}: {test}, with {name} over all rows.",
         f"Result: a run wins if {label} is below {alpha:g}. Equal within {wanted:g}: {is_equal}.",
-        "Better on: questions on which each run is better. Effect: odds of the first if the two differ, or Cohen's d.",
-        f"n for {wanted:g}: questions that show {wanted:g} points with power 0.8{divided}, cautiously as kgqa plan.",
+        Legend("better on", "Better on: questions on which each run is better."),
+        Legend("p", "p: of the same test without correction."),
+        Legend("effect", "Effect: odds of the first if the two differ, or Cohen's d."),
+        Legend(
+            needed,
+            f"{needed}: questions that show {wanted:g} points with power 0.8{divided}, cautiously as kgqa plan.",
+        ),
         *_warn_of_few(differences, wanted),
     )
     rows = [_difference_row(each, wanted, names, alpha / tests) for each in differences]
@@ -244,7 +261,9 @@ def _warn_of_few(differences: Sequence[Difference], wanted: float) -> list[str]:
     fewest = min((each.n for each in differences), default=ENOUGH)
     if fewest >= ENOUGH:
         return []
-    return [f"**Warning**: with fewer than {ENOUGH} questions, n for {wanted:g} is very uncertain."]
+    needed = f"n for {wanted:g}"
+    text = f"**Warning**: with fewer than {ENOUGH} questions, {needed} is very uncertain."
+    return [Legend(needed, text)]
 
 
 def _verdict(compared: Difference, wanted: float, names: Mapping[str, str]) -> MarkedCell:

@@ -63,6 +63,17 @@ class MarkedCell(str):
         return cell
 
 
+class Legend(str):
+    """A text below a table that explains one of its columns. A terminal without this column omits it."""
+
+    column: str
+
+    def __new__(cls, column: str, text: str) -> Self:
+        legend = super().__new__(cls, text)
+        legend.column = column
+        return legend
+
+
 Value = str | int | float | Estimate | None  # of a table's cell
 
 

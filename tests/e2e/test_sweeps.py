@@ -287,7 +287,7 @@ def test_run_warns_if_it_changes_a_cell(kgqa: Kgqa) -> None:
 
 def test_sampled_seeds_explain_separate_tables(kgqa: Kgqa) -> None:
     output = kgqa("run", "-m", "method=golden", "seed=0,1", "sample=2", *QUICK).out
-    assert output.count("bold: best") == 1
+    assert output.count("[low, high]: 95 % interval") == 1
     assert output.count("repeats=3 runs the same questions with several seeds") == 1
 
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from kgqa.cli.commands import BY_NAME, PROGRAM, help_of, parse
 from kgqa.cli.main import main
 from kgqa.cli.parsing import Command
-from kgqa.cli.terminal import Terminal, _fit
+from kgqa.cli.terminal import Terminal
 from kgqa.config.files import config_files
-from kgqa.report.section import MarkedCell, Section
 from kgqa.runtime.display import PlainLines
 from kgqa.util.registry import load_function
 from kgqa.util.text import escape_control, escape_json, one_line, protect_streams
@@ -328,32 +327,3 @@ def test_evaluate_accepts_a_server() -> None:
     assert parse(
         ["evaluate", "last", "judge=three_way", "server=http://127.0.0.1:8000/v1"]
     ).overrides
-
-
-@pytest.mark.parametrize(
-    ("width", "header", "cell"),
-    [
-        (24, ["run", "score", "cost"], "long name"),
-        (18, ["run", "score"], "long name"),
-        (12, ["run", "score"], "A"),
-    ],
-    ids=["wide", "no optional column", "brief cells"],
-)
-def test_narrow_terminal_omits_columns(width: int, header: list[str], cell: str) -> None:
-    row = (MarkedCell("long name", brief="A"), "1.0", "2.0")
-    section = Section("S", ("run", "score", "cost"), [row], optional=1)
-    shown, rows = _fit(section, width)
-    assert (list(shown), rows[0][0]) == (header, cell)
-
-
-def test_long_optional_texts_are_folded() -> None:
-    section = Section("S", ("run", "meaning"), [("a", "word " * 20)], optional=1)
-    assert list(_fit(section, 40)[0]) == ["run", "meaning"]
-
-
-def test_files_have_all_columns() -> None:
-    section = Section(
-        "S", ("run", "score"), [(MarkedCell("long name", brief="A"), "1.0")], optional=1
-    )
-    header, rows = _fit(section, 4, omits=False)
-    assert (list(header), rows) == (["run", "score"], [("A", "1.0")])

@@ -200,7 +200,7 @@ def test_sign_and_p_are_explained(baseline: str | None, text: str) -> None:
     names = {"A": "trace", "B": "golden"}
     texts = comparison_section([], 2.0, names, baseline=baseline).text
     assert [line for line in texts if line.startswith(text)]
-    assert [line for line in texts if line.startswith("p: McNemar's exact test")]
+    assert [line for line in texts if line.startswith("p (Holm): McNemar's exact test")]
 
 
 @pytest.mark.parametrize(("n", "is_uncertain"), [(12, True), (40, False)], ids=["few", "enough"])

@@ -10,7 +10,8 @@ from kgqa.artifacts.examples import Positive, TrainingExample
 from kgqa.artifacts.run import RunEntry, find_run
 from kgqa.artifacts.trained import Trained, find_trained, list_trainings
 from kgqa.cli.dry_run import show_plan, show_stages
-from kgqa.cli.terminal import Cells, Terminal
+from kgqa.cli.tables import Cells
+from kgqa.cli.terminal import Terminal
 from kgqa.errors import ConfigError, DataError
 from kgqa.extras.training.bootstrap import Bootstrap
 from kgqa.extras.training.collect.collecting import Collecting
@@ -140,9 +141,7 @@ def _show_trainings(trainings: Sequence[RunEntry], terminal: Terminal) -> None:
         except DataError:
             note = "damaged. Train it again"
         rows.append((each.when, each.name, *figures, size_text(each.folder), note))
-    terminal.table(
-        ("written", "name", "base", "examples", "held-out loss", "on disk", ""), rows, fixed=1
-    )
+    terminal.table(("written", "name", "base", "examples", "held-out loss", "on disk", ""), rows)
 
 
 def _figures(trained: Trained) -> Cells:

@@ -1,0 +1,135 @@
+"""Tables on a terminal: no word and no figure is broken, and what is not shown is named."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Sequence
+
+import pytest
+from rich.console import Console
+
+from kgqa.cli.tables import Cells, Layout, lay_out
+from kgqa.cli.terminal import Terminal
+from kgqa.report.section import Legend, MarkedCell, Section
+
+NAME = "demo/simple_deep_searcher/qwen3_embedding_0_6b/1a2b3c4d"
+INTERVAL = "45.2 [39, 51]"
+
+
+def show(width: int, draw: Callable[[Terminal], object]) -> list[str]:
+    """Return the lines on a terminal of this width."""
+    terminal = Terminal(io.StringIO())
+    terminal.console = Console(file=io.StringIO(), width=width, force_terminal=True)
+    draw(terminal)
+    stream = terminal.console.file
+    assert isinstance(stream, io.StringIO)
+    return re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue()).splitlines()
+
+
+def texts(header: Sequence[str], rows: Sequence[Cells], width: int) -> list[str]:
+    return [line.plain for line in lay_out(header, rows, width).lines(width)]
+
+
+@pytest.mark.parametrize(
+    ("width", "header", "cell"),
+    [
+        (22, ["run", "score", "cost"], "long name"),
+        (18, ["run", "score", "cost"], "A"),
+        (11, ["run", "score"], "A"),
+    ],
+    ids=["wide", "brief cells", "no optional column"],
+)
+def test_narrow_terminal_omits_columns(width: int, header: list[str], cell: str) -> None:
+    row = (MarkedCell("long name", brief="A"), "1.0", "2.0")
+    layout = lay_out(("run", "score", "cost"), [row], width, optional=1)
+    assert (layout.header, layout.columns[0].cells[0].plain) == (header, cell)
+
+
+def test_long_texts_are_folded_before_words() -> None:
+    lines = texts(("run", "meaning"), [("a", "word " * 5 + "end")], 28)
+    assert lines == ["run  meaning", "a    word word word word", "     word end"]
+
+
+@pytest.mark.parametrize("width", range(20, 100, 8))
+def test_words_and_figures_stay_complete(width: int) -> None:
+    row = ("2026-11-30 12:35", NAME, "repeat=1 seed=2", 1234, INTERVAL)
+    layout = lay_out(("written", "run", "differs in", "questions", "EM"), [row], width)
+    output = "\n".join(line.plain for line in layout.lines(width))
+    shown = dict(
+        zip(layout.header, ("2026-11-30 12:35", NAME, "", "1,234", INTERVAL), strict=False)
+    )
+    assert {name: cell in output for name, cell in shown.items()} == dict.fromkeys(shown, True)
+
+
+def test_long_name_is_on_its_own_line() -> None:
+    assert texts(("run", "EM", "F1"), [(NAME, 1.0, 2.0), ("b", 30.0, 4.0)], 60) == [
+        "run",
+        "    EM   F1",
+        NAME,
+        "   1.0  2.0",
+        "b",
+        "  30.0  4.0",
+    ]
+
+
+def test_column_of_figures_is_not_stacked() -> None:
+    layout = lay_out(("hops", "EM", "F1"), [(2, INTERVAL, INTERVAL)], 30)
+    assert (layout.header, layout.stacked) == (["hops", "EM"], None)
+
+
+def test_chosen_column_is_stacked() -> None:
+    rows = [("id_1", "an answer of words", "the question")]
+    layout = lay_out(("id", "answer", "question"), rows, 24, stack=2)
+    assert (layout.stacked, layout.header) == (2, ["id", "answer", "question"])
+
+
+def test_list_of_numbers_is_folded_after_a_comma() -> None:
+    lines = texts(("cell", "EM"), [("0, 1, 2, 3, 4, 5, 6, 7, 8, 9", INTERVAL)], 28)
+    assert [line[:13].strip() for line in lines][1:] == ["0, 1, 2, 3,", "4, 5, 6, 7,", "8, 9"]
+
+
+def test_pipe_has_all_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    header = [f"column {number}" for number in range(8)]
+    Terminal().table(header, [[NAME] * 8], optional=7)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == [NAME] * 8
+    assert not any(line.startswith("not shown") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (80, ["not shown in 80 columns: tokens · all: report.html"]),
+        (40, ["not shown in 40 columns: tokens", "all: report.html"]),
+    ],
+    ids=["one line", "two lines"],
+)
+def test_omitted_columns_are_named(width: int, expected: list[str]) -> None:
+    row = ("x" * 40, INTERVAL, INTERVAL, INTERVAL)
+    lines = show(
+        width,
+        lambda terminal: terminal.table(
+            ("run", "EM", "F1", "tokens"), [row], optional=1, all_columns="report.html"
+        ),
+    )
+    assert lines[-len(expected) :] == expected
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [(80, ["about all", "p: a test"]), (12, ["about all"])],
+    ids=["wide", "narrow"],
+)
+def test_legend_is_omitted_with_its_column(width: int, expected: list[str]) -> None:
+    section = Section(
+        "S", ("run", "EM", "p"), [("a", "45.2", "0.05")], ("about all", Legend("p", "p: a test")),
+        optional=1,
+    )  # fmt: skip
+    lines = show(width, lambda terminal: terminal.sections("", [section]))
+    assert [line for line in lines if line in ("about all", "p: a test")] == expected
+
+
+def test_table_without_rows_has_its_header() -> None:
+    assert texts(("run", "EM"), [], 80) == ["run  EM"]
+    assert isinstance(lay_out((), [], 80), Layout)
