@@ -123,7 +123,8 @@ RUN_COMMANDS = (
         kgqa evaluate last --calibrate labels=labels.csv other=second""",
         "kgqa.cli.score:evaluate",
         f"""
-        RUN …          runs or sweeps, or with --predictions files of predictions
+        RUN …          runs or sweeps (last: the last finished run or sweep), or with --predictions files of \
+            predictions
         [key=value …]  {", ".join(SCORE_KEYS)} (with --predictions also {", ".join(QUESTION_KEYS)}), \
             labels=FILE.csv (question_id, correct, run) that correct the accuracy by the judge
         --predictions  score files of other programs: HotpotQA's, 2Wiki's or MuSiQue's format, or JSON lines
@@ -178,7 +179,7 @@ INSPECT_COMMANDS = (
         kgqa show last 2hop__demo_01 --calls""",
         "kgqa.cli.questions:show",
         """
-        RUN         a run: its folder, the start of its name, SWEEP/METHOD, or last
+        RUN         a run: its folder, the start of its name, SWEEP/METHOD, or last (the last finished run)
         [QUESTION]  id of a question: show its passages, triples, chains, prompts and answer
         --wrong     only questions without an exact match
         --failed    only questions that failed
@@ -194,8 +195,8 @@ INSPECT_COMMANDS = (
         kgqa report last --format otlp --out spans""",
         "kgqa.cli.inspect:report",
         f"""
-        RUN …            a run or a sweep: its folder, the start of its name, SWEEP/METHOD, or last. \
-            Several with --table
+        RUN …            a run or a sweep: its folder, the start of its name, SWEEP/METHOD, or last (the last \
+            finished run or sweep). Several with --table
         [key=value …]    with --table: baseline=ROW for the tests, metrics=em,f1 (also judge, corrected, tokens and \
             others), rows=ROW:NAME,ROW to choose, order and name rows, intervals=true, alpha=0.05, correction=holm \
             (also bh, none)
@@ -215,7 +216,7 @@ INSPECT_COMMANDS = (
         kgqa explain last""",
         "kgqa.cli.score:explain",
         """
-        RUN            a run: its folder, the start of its name, SWEEP/METHOD, or last
+        RUN            a run: its folder, the start of its name, SWEEP/METHOD, or last (the last finished run)
         [key=value …]  baseline=RUN on the same questions, seed=0 of the intervals""",
         ("baseline", "seed"),
         only_own=True,
@@ -241,8 +242,8 @@ INSPECT_COMMANDS = (
         kgqa compare outputs/sweeps/NAME baseline=golden metrics=em,f1""",
         "kgqa.cli.score:compare",
         """
-        RUN …          two or more runs: each a folder, the start of its name, SWEEP/METHOD, or last. \
-            A sweep: all its runs
+        RUN …          two or more runs: each a folder, the start of its name, SWEEP/METHOD, or last \
+            (the last finished run). A sweep: all its runs. Only last: the last sweep
         [key=value …]  scoring= rules of EM and F1, seed=0 of the intervals, difference=2 relevant points, alpha=0.05, \
             correction=holm (also bh, none), baseline=ROW: only pairs with this run, metrics=em,f1: only these
         --common       compare only the questions that all runs have

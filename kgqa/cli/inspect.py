@@ -185,6 +185,8 @@ def report(args: Namespace, terminal: Terminal) -> None:
         terminal.line(
             write_report(run, form, args.out) if run else write_sweep_report(folder, form, args.out)
         )
+        if form == "html" and args.out is None:
+            terminal.suggest("report", folder, "--open")
 
 
 def _write_table(args: Namespace, form: str, terminal: Terminal) -> None:

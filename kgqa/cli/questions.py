@@ -62,6 +62,7 @@ def _show_questions(folder: Path, args: Namespace, terminal: Terminal) -> None:
         ]
         for row in page
     ]
+    terminal.line(f"run: {folder}", style="bold")
     if rows:
         judge = "judge" if any(row["verdict"] for row in page) else ""
         header = ("question", "", "F1", judge, "answer", "gold", "text")
@@ -73,6 +74,9 @@ def _show_questions(folder: Path, args: Namespace, terminal: Terminal) -> None:
     terminal.line(f"{summary}: {counts} (by exact match)" if counts else summary)
     if len(page) < len(matches):
         terminal.line(f"{len(page):,} of {len(matches):,} shown. All: --limit {len(matches)}")
+    if page:
+        example = next((row for row in page if _outcome(row) == "wrong"), page[0])
+        terminal.suggest("show", folder, example["question_id"])
 
 
 def _outcome(row: QuestionRow) -> str:
@@ -85,6 +89,7 @@ def _outcome(row: QuestionRow) -> str:
 def _show_question(folder: Path, question_id: str, terminal: Terminal, *, with_calls: bool) -> None:
     """Show one question's passages, chains, calls and answer."""
     traced = find_question(folder, question_id)
+    terminal.line(f"run: {folder}", style="bold")
     terminal.heading(f"{question_id}  {traced.question.text}")
     _show_evidence(traced, terminal, with_calls=with_calls)
     titles = {passage.id: passage.title for passage in traced.question.passages}

@@ -65,7 +65,8 @@ def _run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool
                 experiment, executed.run.folder, executed.run.metrics, terminal
             )
     _show_summary(experiment, executed, terminal)
-    return terminal.end(executed.run.folder, executed.failure)
+    folder = executed.run.folder
+    return terminal.end(folder, executed.failure, following=("show", folder))
 
 
 def _show_summary(experiment: Experiment, executed: Executed, terminal: Terminal) -> None:

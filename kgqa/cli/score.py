@@ -27,6 +27,7 @@ from kgqa.errors import ConfigError
 from kgqa.experiment.calibration import sample_sheet
 from kgqa.experiment.compare import (
     LETTERS,
+    MAX_RUNS,
     check_suffix,
     compare_answers,
     label_runs,
@@ -52,7 +53,6 @@ from kgqa.scoring.comparison import DIFFERENCE, POWER
 from kgqa.util.fs import replace_file
 from kgqa.util.validators import Natural, Validator
 
-MAX_RUNS = 26  # named A to Z
 Points = Annotated[
     float, Validator("must be from 0.01 to 100 points", lambda points: 0.01 <= points <= 100)
 ]

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from kgqa.artifacts.run import MADE_UP
+from kgqa.artifacts.sweep import REPEAT
 from kgqa.cli.dry_run import show_estimates
 from kgqa.cli.tables import Cells, style_text
 from kgqa.cli.terminal import Terminal
+from kgqa.experiment.compare import MAX_RUNS
 from kgqa.report.columns import COSTS, SEPARATOR, columns
 from kgqa.report.section import MarkedCell, Section, Value
 from kgqa.report.sweeps import NOTE, REPEATS_NOTE, SweepReport, join_numbers
@@ -82,8 +84,21 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
     if has_results and not sweep.is_complete and (command := command_line()):
         after = " Once what failed is corrected, continue" if states["failed"] else " Continue"
         terminal.line(f"finished cells and all replies are saved.{after} with: {command}")
-    terminal.end(sweep.path)
+    terminal.end(sweep.path, following=_choose_next(report))
     return 0 if sweep.is_complete else 2
+
+
+def _choose_next(report: SweepReport) -> tuple[object, ...]:
+    """Return the command that compares the cells, or opens the report if they cannot be compared."""
+    path, count = report.sweep.path, len(report.done)
+    if not count:
+        return ()
+    is_comparable = len(report.groups) == 1 and REPEAT not in report.sweep.axes
+    # retrieve_only has no answers
+    is_comparable &= all(each.metrics.score("em").n for each in report.done)
+    if is_comparable and 2 <= count <= MAX_RUNS:
+        return "compare", path
+    return "report", path, "--open"
 
 
 def _legends(tables: Sequence[Section], names: Collection[str]) -> Iterator[str]:

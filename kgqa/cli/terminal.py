@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 import threading
 import time
@@ -144,10 +145,19 @@ class Terminal(Display):
         sys.stdout.write(f"{escape_control(str(path))}\n")
         sys.stdout.flush()
 
-    def end(self, folder: Path, failure: str | None = None) -> int:
-        """Print why a run failed, its report and its folder. Return the exit code."""
+    def suggest(self, *command: object) -> None:
+        """Print a command to continue with, on a terminal only: scripts have no use for it."""
+        if self.console.is_terminal:
+            self.line(f"next: {shlex.join(['kgqa', *map(str, command)])}")
+
+    def end(
+        self, folder: Path, failure: str | None = None, *, following: Sequence[object] = ()
+    ) -> int:
+        """Print why a run failed or the command that follows, its report and its folder. Return the exit code."""
         if failure is not None:
             self.line(f"kgqa: {failure}", alarm=True)
+        elif following:
+            self.suggest(*following)
         self.line(f"report: {folder / 'report.html'}")
         self.result(folder)
         return 0 if failure is None else 2

@@ -39,6 +39,8 @@ from kgqa.util.text import pluralize
 SUFFIXES = (".md", ".tex", ".json")
 # A to Z, then AA to ZZ
 LETTERS = (*ascii_uppercase, *map("".join, product(ascii_uppercase, repeat=2)))
+# named A to Z
+MAX_RUNS = 26
 FOLLOWED = "Followed the evidence"
 JUDGE = "judge"
 JUDGE_ALL = "Run kgqa evaluate RUN … judge=NAME with all of them"
