@@ -17,7 +17,7 @@ from typing import Any
 
 from kgqa.artifacts.metrics import Estimate, Metrics
 from kgqa.artifacts.run import FinishedRun, find_run
-from kgqa.artifacts.sweep import find_missing, find_places, find_runs
+from kgqa.artifacts.sweep import find_missing, find_places, find_rows
 from kgqa.artifacts.trace import TracedQuestion, find_question
 from kgqa.config.composing import compose
 from kgqa.config.overrides import Value, format_override, format_sweep
@@ -207,7 +207,7 @@ def compare(
     The result shows its tables, also in a notebook. `pandas.DataFrame(result.rows)` has a row per metric and pair.
 
     Args:
-        runs: two or more runs, or a sweep.
+        runs: two or more runs, or a sweep. Repeats are compared by their means: "SWEEP/METHOD" names those of a method.
         in_all: compare only the questions that all runs have.
         alpha: a difference with a lower corrected p-value is significant.
         correction: holm, bh (Benjamini and Hochberg) or none.
@@ -221,7 +221,7 @@ def compare(
     names = [str(run.folder if isinstance(run, Run) else run) for run in runs]
     reference = baseline.folder if isinstance(baseline, Run) else baseline
     return compare_answers(
-        find_runs(names),
+        find_rows(names),
         profile,
         seed=seed,
         in_all=in_all,

@@ -50,6 +50,7 @@ class _Repetition(Artifact):
 
 
 class _ListedCell(Artifact):
+    number: int
     name: str
     run: str | None
 
@@ -186,7 +187,7 @@ def list_folders(root: Path, pattern: str, last_file: str, first_file: str) -> l
 def find_run(text: str, *, sweeps: bool = False) -> Path:
     """Find a folder by its path, "last" (the run that finished last), or the start of a name such as "trace/smol".
 
-    SWEEP/METHOD is the run of a sweep with this method.
+    SWEEP/METHOD is the run of a sweep with this method, SWEEP/NUMBER that of the cell with this number.
 
     Raises:
         ConfigError: no folder matches, or several do.
@@ -222,20 +223,22 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
 
 
 def find_cell(text: str) -> Path | None:
-    """Return the finished run that SWEEP/METHOD names, or None.
+    """Return the finished run that SWEEP/METHOD or SWEEP/NUMBER names, or None.
 
     Raises ConfigError if several runs of the sweep have this method.
     """
-    name, _, method = text.rpartition("/")
-    folder = _find_sweep(name)
+    name, _, chosen = text.rpartition("/")
+    folder = find_sweep(name)
     cells = _list_cells(folder) if folder else {}
-    cells = {run: cell for run, cell in cells.items() if _read_method(run) == method}
+    cells = {
+        run: cell for run, cell in cells.items() if chosen in (f"{cell.number}", read_method(run))
+    }
     if len(cells) > 1:
         raise _refuse_sweep(text, f"{text}: several runs of this sweep have this method", cells)
     return next(iter(cells), None)
 
 
-def _read_method(run: Path) -> str | None:
+def read_method(run: Path) -> str | None:
     """Return the method of a run, or None if its file is missing or damaged."""
     with suppress(DataError):
         return read(Chosen, run / SETTINGS).choices.get("method")
@@ -251,14 +254,14 @@ def _refuse_unknown(text: str) -> ConfigError:
         )
     # SWEEP/METHOD without such a cell
     for name in (text.rstrip("/"), text.rpartition("/")[0]):
-        folder = _find_sweep(name)
+        folder = find_sweep(name)
         if folder:
             return _refuse_sweep(text, f"{name} is a sweep", _list_cells(folder))
     remedy = "Separate names by spaces" if "," in text else "List runs: kgqa runs"
     return ConfigError(f"{text}: no finished run matches. {remedy}")
 
 
-def _find_sweep(text: str) -> Path | None:
+def find_sweep(text: str) -> Path | None:
     """Return the folder of the sweep with this name or path."""
     if text and (Path(text) / SWEEP).is_file():
         return Path(text)
@@ -269,21 +272,21 @@ def _find_sweep(text: str) -> Path | None:
     )
 
 
-def _list_cells(sweep: Path) -> dict[Path, str]:
-    """Return the finished runs of a sweep with the names of their cells."""
+def _list_cells(sweep: Path) -> dict[Path, _ListedCell]:
+    """Return the finished runs of a sweep with their cells."""
     listed: tuple[_ListedCell, ...] = ()
     with suppress(DataError):
         listed = read(_ListedSweep, sweep / SWEEP).cells
-    runs = {Path(cell.run): cell.name for cell in listed if cell.run}
-    return {run: name for run, name in runs.items() if (run / METRICS).is_file()}
+    runs = {Path(cell.run): cell for cell in listed if cell.run}
+    return {run: cell for run, cell in runs.items() if (run / METRICS).is_file()}
 
 
-def _refuse_sweep(word: str, problem: str, runs: Mapping[Path, str]) -> ConfigError:
+def _refuse_sweep(word: str, problem: str, runs: Mapping[Path, _ListedCell]) -> ConfigError:
     """Return the error for a word that means several runs of a sweep. It lists the runs."""
     if not runs:
         return ConfigError(f"{problem} without finished runs. List runs: kgqa runs")
     paths = {run: str(run).removeprefix(f"{outputs()}/") for run in runs}
-    names = [f"{paths[run]} ({cell})" for run, cell in list(runs.items())[:SHOWN]]
+    names = [f"{paths[run]} ({cell.name})" for run, cell in list(runs.items())[:SHOWN]]
     more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
     newest = sorted(runs, key=lambda run: -(run / METRICS).stat().st_mtime)
     message = f"{problem}: name one of its runs: {', '.join(names)}{more}"

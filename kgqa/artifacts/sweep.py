@@ -16,7 +16,17 @@ from pydantic import ConfigDict, Field
 
 from kgqa.artifacts.metrics import Cost, Estimate, Metrics
 from kgqa.artifacts.predictions import question_ids
-from kgqa.artifacts.run import LAST, SWEEP, FinishedRun, find_run, list_sweeps
+from kgqa.artifacts.run import (
+    LAST,
+    SWEEP,
+    FinishedRun,
+    find_run,
+    find_sweep,
+    list_runs,
+    list_sweeps,
+    matching,
+    read_method,
+)
 from kgqa.artifacts.schema import Artifact, Count, Number, omit_none, read
 from kgqa.errors import ConfigError, DataError, SeveralRunsError
 from kgqa.types import Json, JsonObject
@@ -212,21 +222,76 @@ class Sweep(Artifact):
         return not self.untried and all(cell.is_finished for cell in self.cells)
 
 
+def row_key(cell: Cell, axes: Iterable[str]) -> tuple[str, ...]:
+    """Return what the repeats of a cell share: its values of all axes but `repeat`. Without repeats: its number."""
+    keys = list(axes)
+    if REPEAT not in keys:
+        return (f"{cell.number}",)
+    return tuple(cell.values.get(key, "") for key in keys if key != REPEAT)
+
+
 def find_places(texts: Sequence[str]) -> list[Path]:
-    """Return the folders of runs and sweeps to compare, as `find_run` finds them."""
+    """Return the folders of runs and sweeps to compare, as `find_run` finds them, without those of `find_row`."""
     try:
         # "last" is the last run, unless it is the only one to compare
-        return [find_run(text, sweeps=text != LAST or len(texts) == 1) for text in texts]
+        return [
+            find_run(text, sweeps=text != LAST or len(texts) == 1)
+            for text in texts
+            if not find_row(text)
+        ]
     except SeveralRunsError as error:
         sweeps = [
             name
             for name in error.names
-            if name.startswith("sweeps/") and not _has_repeats(outputs() / name)
+            if name.startswith("sweeps/") and _has_several_rows(outputs() / name)
         ]
         # a sweep can be the only one to compare, a run cannot
         if len(texts) == 1:
             error.names, error.needed = (sweeps, 1) if sweeps else (error.names, 2)
         raise
+
+
+def _has_several_rows(sweep: Path) -> bool:
+    with suppress(DataError):
+        return len(_list_rows(Sweep.read(sweep))) > 1
+    # the command reports a damaged file
+    return True
+
+
+def find_row(text: str) -> list[Path]:
+    """Return the runs of a row with repeats that SWEEP/METHOD or SWEEP/NUMBER names, [] if it names no such row.
+
+    Raises:
+        ConfigError: several rows of the sweep have this method.
+        DataError: the file of the sweep is damaged.
+    """
+    name, _, chosen = text.rpartition("/")
+    folder = find_sweep(name)
+    if folder is None or matching(text, list_runs()):
+        return []
+    sweep = Sweep.read(folder)
+    if REPEAT not in sweep.axes:
+        return []
+    rows = [
+        cells
+        for cells in _list_rows(sweep)
+        if any(cell.run and chosen in (f"{cell.number}", read_method(cell.run)) for cell in cells)
+    ]
+    if len(rows) > 1:
+        names = [f"{name}/{first.number} ({first.name})" for first, *_ in rows]
+        raise ConfigError(
+            f"{text}: several rows of this sweep have this method. Name one by a cell: {', '.join(names)}"
+        )
+    return [cell.run for cell in rows[0] if cell.run] if rows else []
+
+
+def _list_rows(sweep: Sweep) -> list[list[Cell]]:
+    """Return the finished cells of a sweep. The repeats of a cell are one row."""
+    rows: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in sweep.cells:
+        if cell.run and cell.is_finished:
+            rows.setdefault(row_key(cell, sweep.axes), []).append(cell)
+    return list(rows.values())
 
 
 def find_missing(places: Iterable[Path]) -> list[Cell]:
@@ -278,44 +343,23 @@ def warn_of_changing(run: Path, ids: Sequence[str]) -> list[str]:
     return warnings
 
 
-def find_runs(texts: Sequence[str]) -> list[Path]:
-    """Return the folders of runs, as `find_run` finds them. A sweep means the runs of its finished cells."""
-    folders = list[Path]()
-    for text, folder in zip(texts, find_places(texts), strict=True):
-        if (folder / SWEEP).is_file():
-            sweep = Sweep.read(folder)
-            if REPEAT in sweep.axes:
-                raise _refuse_repeats(text, sweep)
-            folders += (cell.run for cell in sweep.cells if cell.run and cell.is_finished)
+def find_rows(texts: Sequence[str]) -> list[list[Path]]:
+    """Return the runs to compare, each with its repeats: those of `find_run` and `find_row`. A sweep means its rows."""
+    rows, places = list[list[Path]](), iter(find_places(texts))
+    for text in texts:
+        if row := find_row(text):
+            rows.append(row)
+        elif ((folder := next(places)) / SWEEP).is_file():
+            cells = _list_rows(Sweep.read(folder))
+            rows += ([cell.run for cell in row if cell.run] for row in cells)
         else:
-            folders.append(folder)
-    if len(folders) < 2:
+            rows.append([folder])
+    if len(rows) < 2:
         raise ConfigError(
-            f"{' '.join(texts)}: {len(folders)} finished run. Name two or more runs, or a sweep (list: kgqa runs)"
+            f"{' '.join(texts)}: {len(rows)} finished run. Name two or more runs, or a sweep (list: kgqa runs)"
         )
-    refuse_repeated(folders)
-    return folders
-
-
-def _has_repeats(sweep: Path) -> bool:
-    # the command reports a damaged file
-    with suppress(DataError):
-        return REPEAT in Sweep.read(sweep).axes
-    return False
-
-
-def _refuse_repeats(text: str, sweep: Sweep) -> SeveralRunsError:
-    """Return the error for a sweep with repeats. It names the first repeat of each row."""
-    first = [
-        str(cell.run).removeprefix(f"{outputs()}/")
-        for cell in sweep.cells
-        if cell.run and cell.is_finished and cell.values.get(REPEAT) == "1"
-    ]
-    message = (
-        f"{sweep.path}: repeats are not compared with each other. {sweep.path / 'report.md'} tests the methods "
-        "over all their repeats. To compare single runs, name their folders"
-    )
-    return SeveralRunsError(message, text, first, max(len(first), 2), "the first repeats")
+    refuse_repeated([folder for row in rows for folder in row])
+    return rows
 
 
 def refuse_repeated(folders: Sequence[Path]) -> None:

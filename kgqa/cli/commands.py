@@ -228,7 +228,8 @@ INSPECT_COMMANDS = (
         kgqa plan outputs/sweeps/NAME""",
         "kgqa.cli.score:plan",
         """
-        RUN …          two or more finished runs as a pilot, of a few questions. A sweep: all its runs
+        RUN …          two or more finished runs as a pilot, of a few questions. A sweep: all its runs. \
+            Repeats count by their means
         [key=value …]  difference=2 points to show, power=0.8 of the test, seed=0, \
             baseline=ROW: only pairs with this run, metrics=em,f1: only these""",
         ("difference", "power", "seed", "baseline", "metrics"),
@@ -242,8 +243,8 @@ INSPECT_COMMANDS = (
         kgqa compare outputs/sweeps/NAME baseline=golden metrics=em,f1""",
         "kgqa.cli.score:compare",
         """
-        RUN …          two or more runs: each a folder, the start of its name, SWEEP/METHOD, or last \
-            (the last finished run). A sweep: all its runs. Only last: the last sweep
+        RUN …          two or more runs: each a folder, the start of its name, SWEEP/METHOD, SWEEP/NUMBER, or last \
+            (the last finished run). A sweep: all its runs. Only last: the last sweep. Of repeats the means are compared
         [key=value …]  scoring= rules of EM and F1, seed=0 of the intervals, difference=2 relevant points, alpha=0.05, \
             correction=holm (also bh, none), baseline=ROW: only pairs with this run, metrics=em,f1: only these
         --common       compare only the questions that all runs have

@@ -13,7 +13,7 @@ from kgqa.artifacts.run import find_run
 from kgqa.artifacts.sweep import (
     find_missing,
     find_places,
-    find_runs,
+    find_rows,
     refuse_repeated,
     warn_of_changed,
 )
@@ -118,10 +118,10 @@ def evaluate(args: Namespace, terminal: Terminal) -> None:
 
 def _list_names(answered: Sequence[AnsweredQuestions], terminal: Terminal) -> dict[str, str]:
     """Show the letter and the name of each run as `kgqa compare` does, and return the labels by folder."""
-    runs = dict(zip(LETTERS, answered, strict=False))
+    runs = {letter: [run] for letter, run in zip(LETTERS, answered, strict=False)}
     names = name_by_differences(runs)
     terminal.lines(list_runs(runs, names))
-    return {runs[letter].name: label for letter, label in label_runs(names).items()}
+    return {runs[letter][0].name: label for letter, label in label_runs(names).items()}
 
 
 def _compose(overrides: Sequence[str]) -> Experiment:
@@ -187,7 +187,7 @@ def plan(args: Namespace, terminal: Terminal) -> None:
     power = check_value("power", values.get("power", f"{POWER:g}"), Probability)
     places = find_places(args.positionals)
     terminal.warn([*warn_of_missing(find_missing(places)), *warn_of_changed(places)])
-    pilots = find_runs(args.positionals)
+    pilots = find_rows(args.positionals)
     heading, sections = plan_comparison(
         pilots,
         difference,
@@ -221,14 +221,14 @@ def compare(args: Namespace, terminal: Terminal) -> None:
     places = find_places(args.positionals)
     missing = find_missing(places)
     terminal.warn([*warn_of_missing(missing), *warn_of_changed(places)])
-    runs, flips = find_runs(args.positionals), None if args.all else FLIPS
-    if len(runs) > MAX_RUNS:
-        raise ConfigError(f"{len(runs)} runs: compare at most {MAX_RUNS} at once")
+    rows, flips = find_rows(args.positionals), None if args.all else FLIPS
+    if len(rows) > MAX_RUNS:
+        raise ConfigError(f"{len(rows)} runs: compare at most {MAX_RUNS} at once")
     if args.out:
         check_suffix(args.out)
     profile = values.get("scoring")
     comparison = compare_answers(
-        runs,
+        rows,
         profile,
         seed=seed,
         difference=difference,

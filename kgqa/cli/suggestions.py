@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kgqa.artifacts.predictions import PREDICTIONS, question_ids
 from kgqa.artifacts.run import LAST, find_run
+from kgqa.artifacts.sweep import find_row
 from kgqa.cli.commands import find_command
 from kgqa.errors import SeveralRunsError, UsageError
 from kgqa.util.places import outputs
@@ -29,7 +30,8 @@ def suggest_command(error: SeveralRunsError, arguments: Sequence[str]) -> list[s
         if name != error.word:
             try:
                 # of several runs to compare, "last" is a run
-                folders.append(find_run(name, sweeps=name != LAST or len(names) == 1))
+                sweeps = name != LAST or len(names) == 1
+                folders += find_row(name) or [find_run(name, sweeps=sweeps)]
             except SeveralRunsError as other:
                 several[name] = other
             except UsageError:

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import permutations, product
+from itertools import islice, permutations, product
 from pathlib import Path
 from string import ascii_uppercase
 
 from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import MADE_UP, find_cell
-from kgqa.artifacts.sweep import Cell
+from kgqa.artifacts.sweep import Cell, find_row
 from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
@@ -23,14 +23,15 @@ from kgqa.report.comparison import ComparisonTable
 from kgqa.report.evaluation import CORRECTED_P, comparison_section
 from kgqa.report.names import title_row
 from kgqa.report.page import notebook_html
-from kgqa.report.paper import name_entries, read_entries
+from kgqa.report.paper import name_entries, read_entry
 from kgqa.report.section import Section, Value, latex, markdown
 from kgqa.report.shares import read_judge
 from kgqa.report.warnings import find_doubts
-from kgqa.scoring.comparison import ALPHA, DIFFERENCE, HOLM, Difference, compare, pair_runs
+from kgqa.scoring.comparison import ALPHA, DIFFERENCE, HOLM, Difference, pair_runs
 from kgqa.scoring.corrected import share
 from kgqa.scoring.metrics import exact_match
 from kgqa.scoring.questions import METRICS, ScoredQuestion
+from kgqa.scoring.repeats import Rows, average_rows, compare_rows
 from kgqa.types import Json
 from kgqa.util.fs import json_text, replace_file
 from kgqa.util.text import pluralize
@@ -48,18 +49,24 @@ PAIR = " – "  # between the letters of two runs
 FLIPS_HINT = (
     "Flipped questions: compare two of these runs to list them, or add --all for every pair."
 )
+REPEATS_TEXT = (
+    "Repeats: the means of each question over the repeats are compared, with the spread between repeats in intervals "
+    "and p."
+)
 FATES = ("followed", "own knowledge", "abstained", "another answer")
-Shares = list[float | None]
-Runs = Mapping[str, AnsweredQuestions]  # by letter
+# by metric and by letter: a share per question, for each repeat
+Scores = Mapping[str, Mapping[str, Rows]]
+# the repeats of each run by letter: one, or several
+Runs = Mapping[str, Sequence[AnsweredQuestions]]
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """`runs`: the folders of the runs by letter. It is displayed as its tables."""
+    """`runs`: the folders of each run and its repeats by letter. It is displayed as its tables."""
 
     heading: str
     sections: list[Section]
-    runs: Mapping[str, str]
+    runs: Mapping[str, Sequence[str]]
     differences: Sequence[Difference]
     profile: str
     correction: str = HOLM
@@ -71,18 +78,25 @@ class Comparison:
     @property
     def table(self) -> ComparisonTable:
         """Return the table for a paper. Raises DataError: a file of a run is damaged."""
-        entries = {letter: read_entries([Path(name)])[0] for letter, name in self.runs.items()}
+        entries = {
+            letter: read_entry(list(map(Path, names))) for letter, names in self.runs.items()
+        }
         return ComparisonTable(
             self.differences, entries, self.profile, self.correction, self.missing, self.baseline
         )
 
     @property
     def rows(self) -> list[dict[str, Json]]:
-        """Return one row per metric and pair of runs: means, difference, interval, p, effect, wins."""
+        """Return one row per metric and pair of runs: folders, means, difference, interval, p, effect, wins.
+
+        Of repeats, first and second are the folder of the first one.
+        """
         rows = []
         for each in self.differences:
             row = asdict(each)
-            names = {"first": self.runs[each.first], "second": self.runs[each.second]}
+            names: dict[str, Json] = {}
+            for side, letter in (("first", each.first), ("second", each.second)):
+                names |= {side: self.runs[letter][0], f"{side}_runs": len(self.runs[letter])}
             means = dict(zip(("first_mean", "second_mean"), row.pop("means"), strict=True))
             wins = dict(zip(("first_wins", "second_wins"), row.pop("wins"), strict=True))
             rows.append({**row, **names, **means, **wins})
@@ -135,7 +149,7 @@ def check_suffix(file: Path) -> None:
 
 
 def compare_answers(
-    folders: Sequence[Path],
+    rows: Sequence[Sequence[Path]],
     profile: str | None = None,
     *,
     seed: int = 0,
@@ -151,6 +165,7 @@ def compare_answers(
     """Compare every pair of runs in the tested metrics and, if one judge judged all of them, its verdicts.
 
     Args:
+        rows: the folders of each run, and of its repeats: their means are compared, see `compare_rows`.
         difference: the points for equality, and for which the number of questions is estimated.
         alpha: a difference with a lower corrected p-value is significant.
         correction: holm, bh (Benjamini and Hochberg) or none.
@@ -165,8 +180,8 @@ def compare_answers(
         DataError: one is not the folder of a finished run.
     """
     check_metrics(metrics)
-    opened = [open_run(folder, profile) for folder in folders]
-    if len(profiles := sorted({run.profile for run in opened})) > 1:
+    opened = [[open_run(folder, profile) for folder in folders] for folders in rows]
+    if len(profiles := sorted({run.profile for repeats in opened for run in repeats})) > 1:
         raise ConfigError(f"scored by {' and '.join(profiles)}. Choose one with scoring=")
     runs = name_runs(opened, common=in_all)
     scores, notes = collect_shares(runs)
@@ -174,19 +189,22 @@ def compare_answers(
     labels = name_by_differences(runs)
     reference = None if baseline is None else find_baseline(baseline, runs, labels)
     pairs = pair_runs(list(runs), reference)
-    differences = compare(tested, seed, alpha=alpha, correction=correction, baseline=reference)
-    title = f"{pluralize(len(runs['A'].questions), 'question')}, profile {profiles[0]}"
+    differences = compare_rows(tested, seed, alpha=alpha, correction=correction, baseline=reference)
+    title = f"{count_questions(runs)}, profile {profiles[0]}"
     title += f", {pluralize(len(differences), 'test')} with {CORRECTED_P[correction][1]}"
     if in_all:
-        title += f" (those that all runs have; A has {len(opened[0].questions):,})"
+        title += f" (those that all runs have; A has {len(opened[0][0].questions):,})"
     lines = [*describe_runs(runs, labels), *_count_failed(runs), *_warn_of_data(runs)]
     lines += [f"baseline: {reference}  {labels[reference]}"] if reference else []
     lines += [list_missing(missing)] if missing else []
     # of many pairs, the flipped questions would push the tests off the screen
     has_flips = flips is None or len(pairs) == 1
     tests = comparison_section(differences, difference, label_runs(labels), correction, reference)
-    if not has_flips:
-        tests = replace(tests, text=(*tests.text, FLIPS_HINT))
+    notes_below = [
+        *([REPEATS_TEXT] if has_repeats(runs) else []),
+        *([] if has_flips else [FLIPS_HINT]),
+    ]
+    tests = replace(tests, text=(*tests.text, *notes_below))
     sections = [
         tests,
         *_followed(runs),
@@ -196,11 +214,22 @@ def compare_answers(
             else []
         ),
     ]
-    names = {letter: run.name for letter, run in runs.items()}
+    names = {letter: [run.name for run in repeats] for letter, repeats in runs.items()}
     heading = "\n".join([title, *lines, *notes])
     return Comparison(
         heading, sections, names, differences, profiles[0], correction, missing, reference
     )
+
+
+def has_repeats(runs: Runs) -> bool:
+    return any(len(repeats) > 1 for repeats in runs.values())
+
+
+def count_questions(runs: Runs) -> str:
+    """Return the number of questions, and of the repeats of the runs if there are any."""
+    questions = pluralize(len(runs["A"][0].questions), "question")
+    counts = sorted({len(repeats) for repeats in runs.values()})
+    return f"{questions} × {' or '.join(map(str, counts))} repeats" if counts[-1] > 1 else questions
 
 
 def check_metrics(metrics: Sequence[str]) -> None:
@@ -212,9 +241,7 @@ def check_metrics(metrics: Sequence[str]) -> None:
             raise ConfigError(f"metrics={name}: no score with a test. {nearest(name, known)}")
 
 
-def choose_metrics(
-    scores: Mapping[str, Mapping[str, Shares]], metrics: Sequence[str]
-) -> Mapping[str, Mapping[str, Shares]]:
+def choose_metrics(scores: Scores, metrics: Sequence[str]) -> Scores:
     """Return the scores of these metrics by label, or all. Raises ConfigError: the runs share no verdicts."""
     if not metrics:
         return scores
@@ -236,13 +263,18 @@ def find_baseline(text: str, runs: Runs, names: Mapping[str, str]) -> str:
     # the first kind of name that matches is used
     kinds = [
         [each for each in runs if text in (each, names[each], title_row(names[each]))],
-        [each for each, run in runs.items() if folder.resolve() == Path(run.name).resolve()],
+        _find_letters(folder, runs),
         [each for each in runs if text in _list_methods(names[each])],
-        [each for each, run in runs.items() if f"/{folder}" in f"/{run.name}"],
+        [
+            each
+            for each, repeats in runs.items()
+            if any(f"/{folder}" in f"/{run.name}" for run in repeats)
+        ],
     ]
     letters = next(filter(None, kinds), [])
-    if not letters and (cell := find_cell(text)):
-        letters = [each for each, run in runs.items() if cell.resolve() == Path(run.name).resolve()]
+    if not letters:
+        cells = find_row(text) or filter(None, [find_cell(text)])
+        letters = [letter for cell in cells for letter in _find_letters(cell, runs)][:1]
     if not letters:
         raise ConfigError(f"baseline={text}: no such run. {nearest(text, set(names.values()))}")
     if len(letters) > 1:
@@ -252,20 +284,40 @@ def find_baseline(text: str, runs: Runs, names: Mapping[str, str]) -> str:
     return letters[0]
 
 
+def _find_letters(folder: Path, runs: Runs) -> list[str]:
+    """Return the letters of the runs in this folder."""
+    place = folder.resolve()
+    return [
+        letter
+        for letter, repeats in runs.items()
+        if place in [Path(run.name).resolve() for run in repeats]
+    ]
+
+
 def _list_methods(name: str) -> list[str]:
     """Return the method of a run's name, as in commands and as in papers."""
     return [each.partition(SEPARATOR)[0] for each in (name, title_row(name))]
 
 
-def name_runs(opened: list[AnsweredQuestions], *, common: bool) -> Runs:
-    """Return the runs by letter, over the same questions. Raises as `share_questions`."""
-    return dict(zip(LETTERS, share_questions(opened, common=common), strict=False))
+def name_runs(opened: Sequence[Sequence[AnsweredQuestions]], *, common: bool) -> Runs:
+    """Return the runs with their repeats by letter, over the same questions. Raises as `share_questions`."""
+    shared = iter(share_questions([run for repeats in opened for run in repeats], common=common))
+    rows = [list(islice(shared, len(repeats))) for repeats in opened]
+    return dict(zip(LETTERS, rows, strict=False))
 
 
 def list_runs(runs: Runs, names: Mapping[str, str]) -> list[str]:
     """Return a line per run with its letter, its name among these runs and its folder."""
     width = max(map(len, names.values()))
-    return [f"{letter}  {names[letter]:{width}}  {run.name}" for letter, run in runs.items()]
+    return [
+        f"{letter}  {names[letter]:{width}}  {_show_folders(repeats)}"
+        for letter, repeats in runs.items()
+    ]
+
+
+def _show_folders(repeats: Sequence[AnsweredQuestions]) -> str:
+    first, *others = repeats
+    return f"{first.name} and {pluralize(len(others), 'repeat')}" if others else first.name
 
 
 def describe_runs(runs: Runs, names: Mapping[str, str]) -> list[str]:
@@ -273,7 +325,8 @@ def describe_runs(runs: Runs, names: Mapping[str, str]) -> list[str]:
     lines = list_runs(runs, names)
     warnings = (
         (letter, text)
-        for letter, run in runs.items()
+        for letter, repeats in runs.items()
+        for run in repeats
         for text in (
             *([MADE_UP] if run.is_simulated else []),
             *find_doubts(_read_judged(Path(run.name))),
@@ -293,9 +346,12 @@ def _read_judged(folder: Path) -> Metrics:
 def name_by_differences(runs: Runs) -> dict[str, str]:
     """Return the method of each run, with the settings that differ. The method alone if a file of a run is damaged."""
     try:
-        entries = {letter: read_entries([Path(run.name)])[0] for letter, run in runs.items()}
+        entries = {
+            letter: read_entry([Path(run.name) for run in repeats])
+            for letter, repeats in runs.items()
+        }
     except DataError:
-        return {letter: _find_method(run) for letter, run in runs.items()}
+        return {letter: _find_method(repeats[0]) for letter, repeats in runs.items()}
     names = name_entries(list(entries.values()))
     return {letter: names[id(entry)] for letter, entry in entries.items()}
 
@@ -316,12 +372,15 @@ def _find_method(run: AnsweredQuestions) -> str:
     return str(choices.get("method", Path(run.name).name))
 
 
-def compare_share_tests(runs: Runs) -> dict[str, dict[str, Shares]]:
-    """Return the shares of each question by tested metric and run."""
+def compare_share_tests(runs: Runs) -> Scores:
+    """Return the shares of each question by tested metric and run, for each of its repeats."""
     return {
         metric.label: {
-            name: [None if row.answer is None else metric.share(row) for row in run.scored]
-            for name, run in runs.items()
+            name: [
+                [None if row.answer is None else metric.share(row) for row in run.scored]
+                for run in repeats
+            ]
+            for name, repeats in runs.items()
         }
         for metric in METRICS.values()
         if metric.tested
@@ -373,54 +432,62 @@ def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[Answ
 
 def _count_failed(runs: Runs) -> list[str]:
     """Return a line on the questions that some run failed: each pair is compared on those that both answered."""
-    counts = {name: sum(row.answer is None for row in run.scored) for name, run in runs.items()}
-    if not any(counts.values()):
+    failed = {
+        name: [row.answer is None for run in repeats for row in run.scored]
+        for name, repeats in runs.items()
+    }
+    if not any(map(any, failed.values())):
         return []
-    total = len(next(iter(runs.values())).questions)
     answered = ", ".join(
-        f"{name} answered {total - count:,} of {total:,}" for name, count in counts.items()
+        f"{name} answered {each.count(False):,} of {len(each):,}" for name, each in failed.items()
     )
     return [f"{answered}. Each pair is compared on the questions that both answered"]
 
 
 def _warn_of_data(runs: Runs) -> list[str]:
     """Return a warning if the runs read different data files: equal questions can have other passages."""
-    hashes = {}
-    for name, run in runs.items():
-        with suppress(DataError):  # an old or damaged manifest
-            hashes[name] = Manifest.read(Path(run.name)).dataset.sha256
-    if len(set(hashes.values())) < 2:
+    hashes = dict[tuple[str, str], None]()
+    for name, repeats in runs.items():
+        for run in repeats:
+            with suppress(DataError):  # an old or damaged manifest
+                hashes[name, Manifest.read(Path(run.name)).dataset.sha256] = None
+    if len({sha256 for _, sha256 in hashes}) < 2:
         return []
-    listed = ", ".join(f"{name} {sha256[:12]}" for name, sha256 in hashes.items())
+    listed = ", ".join(f"{name} {sha256[:12]}" for name, sha256 in hashes)
     return [f"warning: these runs read different data files ({listed}). Their passages can differ"]
 
 
-def collect_shares(runs: Runs) -> tuple[dict[str, dict[str, Shares]], list[str]]:
+def collect_shares(runs: Runs) -> tuple[Scores, list[str]]:
     """Return the shares of `compare_share_tests` and, if one judge judged all runs, of its verdicts, and notes."""
     verdicts, notes = _verdicts(runs)
     judged = {JUDGE_ACCURACY: verdicts} if verdicts else {}
     return {**compare_share_tests(runs), **judged}, notes
 
 
-def _verdicts(runs: Runs) -> tuple[dict[str, Shares] | None, list[str]]:
+def _verdicts(runs: Runs) -> tuple[Mapping[str, Rows] | None, list[str]]:
     """Return the shares by run if one judge judged all present answers, and a note."""
-    without = [name for name, run in runs.items() if not (Path(run.name) / VERDICTS).is_file()]
-    if len(without) == len(runs):
+    named = [(name, run) for name, repeats in runs.items() for run in repeats]
+    without = [name for name, run in named if not (Path(run.name) / VERDICTS).is_file()]
+    if len(without) == len(named):
         return None, []
     if without:
-        return None, [_explain_no_verdicts(f"there are no verdicts of {', '.join(without)}")]
-    read = {name: read_verdicts(Path(run.name)) for name, run in runs.items()}
-    judges = group_texts((name, judge_of(verdicts)) for name, verdicts in read.items())
+        listed = ", ".join(dict.fromkeys(without))
+        return None, [_explain_no_verdicts(f"there are no verdicts of {listed}")]
+    read = {run.name: read_verdicts(Path(run.name)) for _, run in named}
+    judges = group_texts((name, judge_of(read[run.name])) for name, run in named)
     if len(judges) > 1:
         listed = ", ".join(f"{judge} ({', '.join(names)})" for judge, names in judges.items())
         return None, [_explain_no_verdicts(f"the runs have different judges: {listed}")]
-    for name, run in runs.items():
-        if stale := run.find_stale(read[name]):
+    for name, run in named:
+        if stale := run.find_stale(read[run.name]):
             reason = f"{name} answered question {stale} again after it was judged"
             return None, [_explain_no_verdicts(reason)]
     shares = {
-        name: [None if row.answer is None else read[name][row.id].share for row in run.scored]
-        for name, run in runs.items()
+        name: [
+            [None if row.answer is None else read[run.name][row.id].share for row in run.scored]
+            for run in repeats
+        ]
+        for name, repeats in runs.items()
     }
     return shares, [f"judge: {next(iter(judges))}"]
 
@@ -430,9 +497,10 @@ def _explain_no_verdicts(reason: str) -> str:
 
 
 def _followed(runs: Runs) -> list[Section]:
-    """Return how the answers of each plain run change with the passages: with the evidence, or not."""
+    """Return how the answers of each plain run change with the passages: with the evidence, or not. Without repeats."""
     rows: list[tuple[Value, ...]] = []
-    for (plain, first), (perturbed, second) in permutations(runs.items(), 2):
+    single = [(name, repeats[0]) for name, repeats in runs.items() if len(repeats) == 1]
+    for (plain, first), (perturbed, second) in permutations(single, 2):
         if first.perturbation or not second.perturbation or not _is_same_program(first, second):
             continue
         pairs = [
@@ -484,18 +552,19 @@ def _fate(plain: ScoredQuestion, perturbed: ScoredQuestion) -> str:
 
 def _flips(
     runs: Runs,
-    right: Mapping[str, Shares],
+    right: Mapping[str, Rows],
     limit: int | None,
     pairs: Sequence[tuple[str, str]],
 ) -> list[Section]:
-    """Return, for each of these pairs, the questions that one run has right and the other wrong, in order."""
+    """Return, for each of these pairs, the questions that one run has right more often than the other, in order."""
+    means = {name: average_rows(repeats) for name, repeats in right.items()}
     sections = []
     for first, second in pairs:
         rows = []
-        for question, a, b in zip(runs[first].questions, right[first], right[second], strict=True):
+        questions = runs[first][0].questions
+        for question, a, b in zip(questions, means[first], means[second], strict=True):
             if a is not None and b is not None and a != b:
-                texts = (runs[name].predictions[question.id].answer for name in (first, second))
-                answers = [text or "" for text in texts]
+                answers = [_list_answers(runs[name], question.id) for name in (first, second)]
                 rows.append(
                     (
                         question.id,
@@ -515,3 +584,9 @@ def _flips(
             title = f"Flipped between {first} and {second}: {len(rows):,}"
             sections.append(Section(title, header, rows[:limit], tuple(more)))
     return sections
+
+
+def _list_answers(repeats: Sequence[AnsweredQuestions], question: str) -> str:
+    """Return the answer to a question, or the different ones of the repeats."""
+    answers = (run.predictions[question].answer or "" for run in repeats)
+    return " | ".join(dict.fromkeys(answers))

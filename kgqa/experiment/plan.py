@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from kgqa.artifacts.manifest import Manifest
@@ -20,6 +20,7 @@ from kgqa.experiment.compare import (
     collect_shares,
     describe_runs,
     find_baseline,
+    has_repeats,
     label_runs,
     name_by_differences,
     name_runs,
@@ -27,16 +28,21 @@ from kgqa.experiment.compare import (
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.experiment.selection import GIVEN, QuestionSelection
 from kgqa.report.section import Legend, MarkedCell, Section, Value
-from kgqa.scoring.comparison import ALPHA, Difference, compare, pair_runs
+from kgqa.scoring.comparison import ALPHA, Difference, pair_runs
 from kgqa.scoring.power import ENOUGH, find_detectable_points, plan_questions
+from kgqa.scoring.repeats import compare_rows
 from kgqa.util.text import duration, pluralize
 
+REPEATS_TEXT = (
+    "Repeats: the questions are for as many repeats as those of the pilot. The spread between repeats is not planned, "
+    "because more questions do not reduce it."
+)
 # keys of a pilot that choose its questions or its folder
 _OWN_KEYS = ("limit", "sample", "sample_by", "ids", "shard", "output_dir", "run_name")
 
 
 def plan_comparison(
-    folders: Sequence[Path],
+    rows: Sequence[Sequence[Path]],
     points: float,
     power: float,
     *,
@@ -46,41 +52,44 @@ def plan_comparison(
 ) -> tuple[str, list[Section]]:
     """Return a heading, and for each pair of pilot runs and each metric the questions needed and their cost.
 
-    baseline, metrics: as for `compare_answers`.
+    rows, baseline, metrics: as for `compare_answers`.
 
     Raises:
         ConfigError: the runs have no question in common, or there is no such baseline or metric.
         DataError: one is not the folder of a finished run.
     """
     check_metrics(metrics)
-    runs = name_runs([open_run(folder) for folder in folders], common=True)
-    costs = {name: Metrics.read(Path(run.name)) for name, run in runs.items()}
+    opened = [[open_run(folder) for folder in folders] for folders in rows]
+    runs = name_runs(opened, common=True)
+    costs = {
+        name: [Metrics.read(Path(run.name)) for run in repeats] for name, repeats in runs.items()
+    }
     names = name_by_differences(runs)
     labels = label_runs(names)
     reference = None if baseline is None else find_baseline(baseline, runs, names)
     tests = len(pair_runs(list(runs), reference))
     alpha = ALPHA / tests
     scores, notes = collect_shares(runs)
-    pilots = compare(choose_metrics(scores, metrics), seed, baseline=reference)
+    pilots = compare_rows(choose_metrics(scores, metrics), seed, baseline=reference)
     plans = [plan_questions(pilot, points, power=power, alpha=alpha) for pilot in pilots]
     most = max(cautious for _, cautious in plans)
-    available = _count_questions(runs["A"], max(most, ENOUGH))
+    available = _count_questions(runs["A"][0], max(most, ENOUGH))
     # the questions that the dataset has, if they are fewer than planned
     all_of_it = available if available is not None and available < most else None
-    rows: list[tuple[Value, ...]] = []
+    planned: list[tuple[Value, ...]] = []
     unknown = list[tuple[Difference, int]]()
     for pilot, (needed, cautious) in zip(pilots, plans, strict=True):
         # of many pairs, these rows would hide the others
         if needed is None and tests > 1:
             unknown.append((pilot, cautious))
             continue
-        pair = [costs[pilot.first], costs[pilot.second]]
+        pair = [*costs[pilot.first], *costs[pilot.second]]
         smallest = [
             find_detectable_points(pilot, count, power=power, alpha=alpha)
             for count in (*([all_of_it] if all_of_it else []), pilot.n)
         ]
         *of_all, of_pilot_questions = (None if each is None else f"{each:.1f}" for each in smallest)
-        rows.append(
+        planned.append(
             (
                 MarkedCell(
                     f"{labels[pilot.first]} – {labels[pilot.second]}",
@@ -104,10 +113,12 @@ def plan_comparison(
     test = "McNemar's exact test or the normal approximation"
     level = f"p < {ALPHA:g} divided by {pluralize(tests, 'pair')}"
     at_most = f", at most {all_of_it:,}" if all_of_it else ""
-    pilot_questions = len(runs["A"].questions)
+    pilot_questions = len(runs["A"][0].questions)
     texts = (
         *_warn_of_size(
-            pilot_questions, available, [Manifest.read(Path(run.name)) for run in runs.values()]
+            pilot_questions,
+            available,
+            [[Manifest.read(Path(run.name)) for run in repeats] for repeats in runs.values()],
         ),
         *_count_unknown(unknown),
         *(
@@ -119,12 +130,13 @@ def plan_comparison(
         *(["–: no question of the pilot differs."] if tests == 1 else []),
         "Cautious: the same with the upper 80 % limit of the pilot's spread.",
         *_describe_all(all_of_it),
+        *([REPEATS_TEXT] if has_repeats(runs) else []),
         f"Tokens, model time and USD: both runs on the cautious number{at_most}, without cached replies.",
         Legend("pilot shows", "Pilot shows: the difference that the questions of the pilot show."),
-        *_note_common(pilot_questions, costs.values()),
+        *_note_common(pilot_questions, chain.from_iterable(costs.values())),
     )
     heading = "\n".join([*describe_runs(runs, names), *notes])
-    return heading, [Section("Plan", header, rows, texts, optional=len(of_pilot))]
+    return heading, [Section("Plan", header, planned, texts, optional=len(of_pilot))]
 
 
 def _count_questions(run: AnsweredQuestions, most: int) -> int | None:
@@ -169,8 +181,13 @@ def _count_unknown(pilots: Sequence[tuple[Difference, int]]) -> list[str]:
     ]
 
 
-def _warn_of_size(questions: int, available: int | None, runs: Sequence[Manifest]) -> list[str]:
-    """Return a warning and a command if the pilot is too small. available: the questions of the dataset."""
+def _warn_of_size(
+    questions: int, available: int | None, runs: Sequence[Sequence[Manifest]]
+) -> list[str]:
+    """Return a warning and a command if the pilot is too small.
+
+    available: the questions of the dataset. runs: those of each run's repeats.
+    """
     if questions >= ENOUGH:
         return []
     count = pluralize(questions, "question")
@@ -182,15 +199,24 @@ def _warn_of_size(questions: int, available: int | None, runs: Sequence[Manifest
     return [f"{warning} Run the methods on {number}: {_repeat_on(runs, more)}"]
 
 
-def _repeat_on(runs: Sequence[Manifest], questions: int) -> str:
+def _repeat_on(runs: Sequence[Sequence[Manifest]], questions: int) -> str:
     """Return the command that runs all of these on more questions, or `limit=` if their commands do not show it."""
     limit = f"limit={questions}"
-    by_run = [override_values(word for word in run.command if "=" in word) for run in runs]
-    if any(run.command[:2] != ("kgqa", "run") or "-m" in run.command for run in runs):
+    commands = [run.command for repeats in runs for run in repeats]
+    if any(command[:2] != ("kgqa", "run") or "-m" in command for command in commands):
         return limit
-    values = [
-        {key: value for key, value in each.items() if key not in _OWN_KEYS} for each in by_run
-    ]
+    values = []
+    for repeats in runs:
+        first, *others = [
+            override_values(word for word in each.command if "=" in word) for each in repeats
+        ]
+        # repeats=N sets the keys that differ
+        own = {
+            key: value
+            for key, value in first.items()
+            if key not in _OWN_KEYS and all(other.get(key) == value for other in others)
+        }
+        values.append(own | ({"repeats": f"{len(repeats)}"} if others else {}))
     keys = dict.fromkeys(key for each in values for key in each)
     varied = [key for key in keys if len({each.get(key) for each in values}) > 1]
     words = [[f"{key}={value}" for key, value in each.items()] for each in values]

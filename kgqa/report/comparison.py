@@ -12,7 +12,14 @@ from kgqa.artifacts.sweep import Cell
 from kgqa.report.columns import JUDGE_ACCURACY, list_missing
 from kgqa.report.evaluation import CORRECTED_P, p_text
 from kgqa.report.names import DATASETS, title_row, title_rules
-from kgqa.report.paper import TESTS, Entry, list_used, name_entries, warn_of_simulation
+from kgqa.report.paper import (
+    TESTS,
+    Entry,
+    list_used,
+    name_entries,
+    note_repeats,
+    warn_of_simulation,
+)
 from kgqa.report.section import MarkedCell, Section, escape_latex, latex_cell
 from kgqa.report.warnings import name_doubts
 from kgqa.scoring.comparison import HOLM, Difference
@@ -117,21 +124,25 @@ class ComparisonTable:
             f"n: questions that both answered. p: {TESTS}, with {CORRECTED_P[self.correction][1]} over",
             f"{pluralize(len(self.differences), 'test')}. Bold: p < {self.differences[0].alpha:g}.",
         ]
-        return " ".join([*parts, *self.warnings])
+        return " ".join([*parts, *note_repeats(list(self.entries.values())), *self.warnings])
 
     @property
     def warnings(self) -> list[str]:
         """Return what a reader of the table must know."""
-        runs = {self.names[letter]: entry.run for letter, entry in self.entries.items()}
-        files = {run.manifest.dataset.sha256 for run in runs.values()}
+        runs = [
+            (self.names[letter], run)
+            for letter, entry in self.entries.items()
+            for run in (entry.run, *entry.others)
+        ]
+        files = {run.manifest.dataset.sha256 for _, run in runs}
         judges = [entry.shares.judge for entry in self._judged]
-        golds = dict.fromkeys(run.metrics.missing_golds for run in runs.values())
+        golds = dict.fromkeys(run.metrics.missing_golds for _, run in runs)
         return [
             *warn_of_simulation(list(self.entries.values())),
-            *name_doubts((name, run.metrics) for name, run in runs.items()),
+            *name_doubts((name, run.metrics) for name, run in runs),
             *(
                 f"{name} failed on {pluralize(run.metrics.failed, 'question')}."
-                for name, run in runs.items()
+                for name, run in runs
                 if run.metrics.failed
             ),
             *([list_missing(self.missing)] if self.missing else []),

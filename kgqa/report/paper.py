@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
 from kgqa.artifacts.run import SWEEP, UPPER_BOUNDS, FinishedRun
-from kgqa.artifacts.sweep import REPEAT, SET, Cell, Sweep
+from kgqa.artifacts.sweep import REPEAT, SET, Cell, Sweep, row_key
 from kgqa.config.overrides import override_values
 from kgqa.config.run_keys import SEARCH_GROUPS, RunSettings
 from kgqa.errors import ConfigError, DataError, nearest
@@ -290,7 +290,7 @@ class PaperTable:
                 if own and base
                 else None
             )
-            return (tested[0], sign * tested[1]) if tested else None
+            return (tested.p, sign * tested.difference) if tested else None
         pairs = [self._pairs(row, dataset, metric) for dataset in self.datasets]
         if self.has_repeats or not all(pairs):
             return None
@@ -406,7 +406,7 @@ class PaperTable:
         return [
             *warn_of_simulation(self.entries),
             *name_doubts((name, run.metrics) for name, run in self._name_runs()),
-            *([self._repeats_note()] if self.has_repeats else []),
+            *self._note_repeats(),
             *([list_missing(self.missing)] if self.missing else []),
             *([f"{failed} questions failed and count as wrong."] if failed else []),
             *(f"{name} is scored {lacking}." for name, lacking in self._missing_golds().items()),
@@ -431,17 +431,13 @@ class PaperTable:
     def has_repeats(self) -> bool:
         return any(entry.others for entry in self.entries)
 
-    def _repeats_note(self) -> str:
-        counts = sorted({1 + len(entry.others) for entry in self.entries})
-        untested = (
-            " Their means over datasets are not tested."
-            if MEAN in self.groups and self.baseline
-            else ""
-        )
-        return (
-            f"Rows are means of {' or '.join(map(str, counts))} runs, with the spread between runs in intervals and "
-            f"tests.{untested}"
-        )
+    def _note_repeats(self) -> list[str]:
+        """Return a note on repeats, and on means over datasets without a test."""
+        untested = self.has_repeats and MEAN in self.groups and self.baseline is not None
+        return [
+            *note_repeats(self.entries),
+            *(["Their means over datasets are not tested."] if untested else []),
+        ]
 
     def _missing_golds(self) -> dict[str, str]:
         """Return what the gold answers of a dataset lack."""
@@ -562,21 +558,24 @@ def read_entries(places: Sequence[Path]) -> list[Entry]:
     return entries
 
 
+def read_entry(folders: Sequence[Path]) -> Entry:
+    """Read a run, or the repeats of one. Raises DataError: a file is damaged."""
+    first, *others = (read_entries([folder])[0] for folder in folders)
+    # sets of examples vary with the repeat
+    changed = {key for other in others for key in (SET,) if other.value(key) != first.value(key)}
+    settings = {key: value for key, value in first.settings.items() if key not in changed}
+    return Entry(first.run, settings, others=[other.run for other in others])
+
+
 def _read_cells(sweep: Sweep) -> list[Entry]:
     """Return the entries of the finished cells. Those with equal values of all axes but `repeat` are one."""
     axes = sweep.axes
     cells = [cell for cell in sweep.cells if cell.status == "done" and cell.run is not None]
     if not cells:
         raise DataError(f"{sweep.path}: no cell of this sweep is finished. Run its command again")
-    chosen = [axis for axis in axes if axis != REPEAT]
     groups: dict[tuple[str, ...], list[Cell]] = {}
     for cell in cells:
-        key = (
-            tuple(cell.values.get(axis, "") for axis in chosen)
-            if REPEAT in axes
-            else (str(cell.number),)
-        )
-        groups.setdefault(key, []).append(cell)
+        groups.setdefault(row_key(cell, axes), []).append(cell)
     entries = []
     for first, *others in groups.values():
         # sets of examples vary with the repeat
@@ -615,6 +614,17 @@ def list_used(entries: Sequence[Entry]) -> str:
         if names:
             parts.append(f"{group} {', '.join(names)}")
     return ", ".join(parts)
+
+
+def note_repeats(entries: Sequence[Entry]) -> list[str]:
+    """Return a note if an entry is the mean of several runs."""
+    counts = sorted({1 + len(entry.others) for entry in entries})
+    if counts[-1:] in ([], [1]):
+        return []
+    number = " or ".join(map(str, counts))
+    return [
+        f"Scores are means of {number} runs, with the spread between runs in intervals and tests."
+    ]
 
 
 def warn_of_simulation(entries: Sequence[Entry]) -> list[str]:

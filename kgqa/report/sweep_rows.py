@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import fsum
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import FinishedRun
-from kgqa.artifacts.sweep import REPEAT, Cell
+from kgqa.artifacts.sweep import Cell, row_key
 from kgqa.report.columns import Column, Measured, name_by_settings
 from kgqa.report.section import FILES, MarkedCell
 from kgqa.report.shares import RunShares, Shares, read_shares
@@ -119,15 +119,11 @@ class SweepRow:
         return [MarkedCell(first, link=link), *map(MarkedCell, others)]
 
 
-def join_repeats(cells: Iterable[DoneCell], axes: Iterable[str]) -> list[SweepRow]:
+def join_repeats(cells: Iterable[DoneCell], axes: Collection[str]) -> list[SweepRow]:
     """Return the rows of cells: those with equal values of all axes but `repeat` are one."""
-    axes = list(axes)
-    if REPEAT not in axes:
-        return [SweepRow([cell]) for cell in cells]
     groups: dict[tuple[str, ...], list[DoneCell]] = {}
     for cell in cells:
-        key = tuple(cell.cell.values.get(axis, "") for axis in axes if axis != REPEAT)
-        groups.setdefault(key, []).append(cell)
+        groups.setdefault(row_key(cell.cell, axes), []).append(cell)
     return [SweepRow(group) for group in groups.values()]
 
 

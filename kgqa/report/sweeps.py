@@ -330,8 +330,7 @@ def _find_worse(
         tested = compare_repeats(shares[best], shares[other]) if other != best else None
         # over the questions that both define, the best one can be worse
         if tested:
-            p, difference = tested
-            p_values[other] = p if sign * difference > 0 else 1.0
+            p_values[other] = tested.p if sign * tested.difference > 0 else 1.0
     adjusted = holm(list(p_values.values()))
     return {other for other, p in zip(p_values, adjusted, strict=True) if p < ALPHA}
 

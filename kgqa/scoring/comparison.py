@@ -79,6 +79,13 @@ def compare(
             ]
             if pairs:
                 differences.append(_difference((metric, first, second), pairs, seed))
+    return correct(differences, alpha=alpha, correction=correction)
+
+
+def correct(
+    differences: Sequence[Difference], *, alpha: float = ALPHA, correction: str = HOLM
+) -> list[Difference]:
+    """Return the differences with their p-values corrected over all of them. correction: a name of `CORRECTIONS`."""
     adjusted = CORRECTIONS[correction]([difference.p for difference in differences])
     return [
         replace(difference, adjusted=p, alpha=alpha)

@@ -75,18 +75,23 @@ def share_interval(shares: Sequence[float]) -> tuple[float, float]:
     return _interval_by_variance(shares, weight=_extreme_weight(shares))
 
 
-def difference_interval(differences: Sequence[float]) -> tuple[float, float]:
+def difference_interval(
+    differences: Sequence[float], *, between: float = 0.0, z: float = Z
+) -> tuple[float, float]:
     """Return the 95 % interval of the mean of paired differences of shares, from -1 to 1.
 
     Differences of zeros and ones: Tango's score interval. Others: Wilson's, by the variance of the differences.
 
+    between: a further variance of the mean, that between repeated runs. z: the quantile for it.
+
     Raises ValueError: no differences, or one is not from -1 to 1.
     """
-    if differences and all(difference in (-1, 0, 1) for difference in differences):
+    if differences and not between and all(difference in (-1, 0, 1) for difference in differences):
         gains = sum(difference > 0 for difference in differences)
         return tango(gains, sum(difference < 0 for difference in differences), len(differences))
     shares = [(1 + difference) / 2 for difference in differences]
-    low, high = _interval_by_variance(shares, weight=PAIRED_WEIGHT)
+    # half a difference has a quarter of its variance
+    low, high = _interval_by_variance(shares, PAIRED_WEIGHT, between / 4, z)
     return 2 * low - 1, 2 * high - 1
 
 
@@ -104,10 +109,12 @@ def _extreme_weight(shares: Sequence[float]) -> float:
     return sum(share in (0, 1) for share in shares) / (2 * len(shares) or 1)
 
 
-def _interval_by_variance(shares: Sequence[float], weight: float) -> tuple[float, float]:
+def _interval_by_variance(
+    shares: Sequence[float], weight: float, between: float = 0.0, z: float = Z
+) -> tuple[float, float]:
     """Return Wilson's interval for the number of zeros and ones with the variance of the shares.
 
-    weight: of one 0 and one 1 that are added for the variance.
+    weight: of one 0 and one 1 that are added for the variance. between, z: see `difference_interval`.
     """
     if not shares or not all(0 <= share <= 1 for share in shares):
         raise ValueError("an interval needs one share or more, all of them from 0 to 1")
@@ -115,7 +122,10 @@ def _interval_by_variance(shares: Sequence[float], weight: float) -> tuple[float
     mean = (fsum(shares) + weight) / total
     squares = fsum((share - mean) ** 2 for share in shares) + weight * (mean**2 + (1 - mean) ** 2)
     factor = mean * (1 - mean) * total / squares if squares > _NO_VARIANCE else 1.0
-    return wilson(min(fsum(shares) / len(shares), 1.0), factor * len(shares))
+    size = factor * len(shares)
+    if between:
+        size = 1 / (1 / size + between / (mean * (1 - mean)))
+    return wilson(min(fsum(shares) / len(shares), 1.0), size, z)
 
 
 def tango(gains: int, losses: int, n: int) -> tuple[float, float]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb, fsum, sqrt
 
 from kgqa.artifacts.metrics import Estimate
-from kgqa.scoring.comparison import compare
-from kgqa.scoring.intervals import Z, mean, smooth_variance, wilson
+from kgqa.scoring.comparison import ALPHA, HOLM, Difference, compare, correct
+from kgqa.scoring.intervals import Z, difference_interval, mean, smooth_variance, wilson
 
 Shares = Mapping[str, float | None]  # by question
+# of one run, or of its repeats: a share per question, in the same order
+Rows = Sequence[Sequence[float | None]]
+# equal runs have a lower variance
+_ROUNDING = 1e-18
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,6 @@ class _Variance:
         return max(self.total**2 / noise, 1.0) if noise else float(max(self.count - 1, 1))
 
 
-def average_shares(runs: Sequence[Shares]) -> dict[str, float | None]:
-    """Return the mean share of each question over the runs that define it."""
-    return {key: mean(run.get(key) for run in runs) for key in runs[0]} if runs else {}
-
-
 def repeated_estimate(runs: Sequence[Shares]) -> Repeated | None:
     """Return a score of repeated runs, or None if no question is defined in all of them.
 
@@ -76,28 +75,79 @@ def repeated_estimate(runs: Sequence[Shares]) -> Repeated | None:
 
 def compare_repeats(
     first: Sequence[Shares], second: Sequence[Shares], seed: int = 0
-) -> tuple[float, float] | None:
-    """Return p and the mean difference of two methods, or None without a common question.
-
-    p is the larger one of two tests: the paired test over questions, of the means over runs, and Student's t with the
-    variance between runs. So a lucky run does not make a method better.
-    """
-    own, other = average_shares(first), average_shares(second)
-    tested = compare(
-        {"": {"first": list(own.values()), "second": [other.get(key) for key in own]}}, seed
-    )
-    if not tested:
+) -> Difference | None:
+    """Compare two methods with one run or more as `compare_rows`. Return None without a common question."""
+    if not first or not second:
         return None
-    difference = tested[0]
-    parts = [_analyze(table) for table in map(_collect, (first, second)) if len(table) > 1]
+    keys = list(first[0])
+    rows = {
+        name: [[run.get(key) for key in keys] for run in runs]
+        for name, runs in (("first", first), ("second", second))
+    }
+    return next(iter(compare_rows({"": rows}, seed)), None)
+
+
+def compare_rows(
+    scores: Mapping[str, Mapping[str, Rows]],
+    seed: int,
+    *,
+    alpha: float = ALPHA,
+    correction: str = HOLM,
+    baseline: str | None = None,
+) -> list[Difference]:
+    """Compare every pair of rows in every metric as `compare`. A row has the shares of each of its repeats.
+
+    The mean of each question over the repeats is compared, and the test is over questions (Miller, 2024: "Adding Error
+    Bars to Evals"). If the repeats differ by more than their questions explain, the interval contains that variance,
+    and p is the larger one of this test and of Student's t with it. So a lucky run does not make a method better.
+    """
+    means = {
+        metric: {name: average_rows(repeats) for name, repeats in rows.items()}
+        for metric, rows in scores.items()
+    }
+    differences = compare(means, seed, correction="none", baseline=baseline)
+    return correct(
+        [
+            _add_spread(
+                each,
+                [means[each.metric][name] for name in (each.first, each.second)],
+                [scores[each.metric][name] for name in (each.first, each.second)],
+            )
+            for each in differences
+        ],
+        alpha=alpha,
+        correction=correction,
+    )
+
+
+def average_rows(repeats: Rows) -> list[float | None]:
+    """Return the mean share of each question over the repeats that define it."""
+    return [mean(column) for column in zip(*repeats, strict=True)]
+
+
+def _add_spread(
+    difference: Difference, means: Sequence[Sequence[float | None]], rows: Sequence[Rows]
+) -> Difference:
+    """Return a difference with the variance between the repeats of its two rows. means: of their questions."""
+    tables = [
+        _collect([{f"{place}": share for place, share in enumerate(row)} for row in repeats])
+        for repeats in rows
+    ]
+    parts = [_analyze(table) for table in tables if len(table) > 1]
     between, noise = fsum(part.between for part in parts), fsum(part.noise for part in parts)
+    if not between:
+        return difference
     variance = _Variance(
         (difference.deviation / 100) ** 2 / difference.n, between, noise, difference.n
     )
-    p = difference.p
-    if between:
-        p = max(p, _student(difference.difference / 100, variance))
-    return p, difference.difference
+    moved = [
+        mine - theirs
+        for mine, theirs in zip(*means, strict=True)
+        if mine is not None and theirs is not None
+    ]
+    low, high = difference_interval(moved, between=between, z=_quantile(variance))
+    p = max(difference.p, _student(difference.difference / 100, variance))
+    return replace(difference, p=p, low=100 * low, high=100 * high)
 
 
 def pass_at(k: int, runs: Sequence[Shares]) -> Estimate | None:
@@ -139,7 +189,8 @@ def _analyze(table: Sequence[Sequence[float]]) -> _Variance:
     residual = fsum(residuals) / ((runs - 1) * (count - 1)) / (count * runs)
     observed = fsum((run - center) ** 2 for run in by_run) / ((runs - 1) * runs)
     noise = observed**2 / (runs - 1) + residual**2 / ((runs - 1) * (count - 1))
-    return _Variance(questions, max(observed - residual, 0.0), noise, count)
+    between = observed - residual
+    return _Variance(questions, between if between > _ROUNDING else 0.0, noise, count)
 
 
 def _quantile(variance: _Variance) -> float:

@@ -308,9 +308,11 @@ def test_equal_methods_are_rarely_different(graded: bool) -> None:
 
 def test_every_run_of_a_large_sweep_has_a_name() -> None:
     question = Question("q", "Who?", ("Ann",))
-    runs = [AnsweredQuestions(f"run {number}", (question,), {}, "musique") for number in range(28)]
+    runs = [
+        [AnsweredQuestions(f"run {number}", (question,), {}, "musique")] for number in range(28)
+    ]
     names = name_runs(runs, common=False)
-    assert [names[letters].name for letters in ("A", "Z", "AA", "AB")] == [
+    assert [names[letters][0].name for letters in ("A", "Z", "AA", "AB")] == [
         "run 0",
         "run 25",
         "run 26",

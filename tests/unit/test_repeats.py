@@ -7,8 +7,15 @@ from math import comb
 import numpy as np
 import pytest
 
+from kgqa.scoring.comparison import compare
 from kgqa.scoring.intervals import share_interval, smooth_variance, wilson
-from kgqa.scoring.repeats import Shares, average_shares, compare_repeats, pass_at, repeated_estimate
+from kgqa.scoring.repeats import (
+    Shares,
+    compare_repeats,
+    compare_rows,
+    pass_at,
+    repeated_estimate,
+)
 
 STUDIES = 600
 # of the logits: questions, and noise of a single reply
@@ -75,7 +82,7 @@ def test_equal_methods_are_rarely_different(runs: int, between: float) -> None:
             sample_runs(source, runs, logits, between), sample_runs(source, runs, logits, between)
         )
         assert tested is not None
-        alarms += tested[0] < 0.05
+        alarms += tested.p < 0.05
     assert alarms / studies <= 0.06
 
 
@@ -86,8 +93,82 @@ def test_better_method_is_found() -> None:
         sample_runs(source, 3, logits + 1, 0.1), sample_runs(source, 3, logits, 0.1)
     )
     assert tested is not None
-    assert tested[0] < 0.05
-    assert tested[1] > 0
+    assert tested.p < 0.05
+    assert tested.difference > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("runs", "between"),
+    [
+        pytest.param(3, 0.0, id="equal runs"),
+        pytest.param(3, 0.3, id="6 points"),
+        pytest.param(5, 0.1, id="five runs, 2 points"),
+    ],
+)
+def test_interval_of_a_difference_covers(runs: int, between: float) -> None:
+    better = 0.5
+    source = np.random.default_rng(runs)
+    everyone = source.normal(0, QUESTIONS, 200_000) + source.normal(0, between, 200_000)
+    rights = [(1 / (1 + np.exp(-each / NOISE))).mean() for each in (everyone + better, everyone)]
+    truth = 100 * float(rights[0] - rights[1])
+    covered = 0
+    for _ in range(STUDIES):
+        logits = source.normal(0, QUESTIONS, 80)
+        tested = compare_repeats(
+            sample_runs(source, runs, logits + better, between),
+            sample_runs(source, runs, logits, between),
+        )
+        assert tested is not None
+        covered += tested.low <= truth <= tested.high
+    assert 0.93 <= covered / STUDIES <= 0.98
+
+
+def test_difference_is_that_of_means_over_repeats() -> None:
+    # by hand: question means 1, 0.5, 0 against 0, 0.5, 0.5
+    first = [shares_of(1.0, 1.0, 0.0), shares_of(1.0, 0.0, 0.0)]
+    second = [shares_of(0.0, 0.0, 1.0), shares_of(0.0, 1.0, 0.0)]
+    tested = compare_repeats(first, second)
+    assert tested is not None
+    assert (tested.n, tested.wins) == (3, (1, 1))
+    assert tested.means == pytest.approx((50, 100 / 3))
+    assert tested.difference == pytest.approx(50 / 3)
+
+
+def test_failed_question_has_the_mean_of_the_other_repeats() -> None:
+    first = [shares_of(1.0, None, None), shares_of(0.0, 1.0, None)]
+    tested = compare_repeats(first, [shares_of(0.0, 0.0, 1.0)])
+    assert tested is not None
+    # the last question failed in all repeats
+    assert (tested.n, tested.means) == (2, (75, 0))
+
+
+def test_one_run_each_is_compared_as_without_repeats() -> None:
+    source = np.random.default_rng(0)
+    rows = {name: source.random(30).tolist() for name in "AB"}
+    (single,) = compare({"F1": rows}, seed=0)
+    assert compare_rows({"F1": {name: [row] for name, row in rows.items()}}, seed=0) == [single]
+    # equal repeats add nothing
+    again = {name: [row] * 3 for name, row in rows.items()}
+    (repeated,) = compare_rows({"F1": again}, seed=0)
+    # by rounding, the permutations differ
+    assert repeated.p == pytest.approx(single.p, abs=0.02)
+    assert (repeated.low, repeated.high) == pytest.approx((single.low, single.high))
+
+
+def test_spread_between_runs_weakens_a_difference() -> None:
+    count = 100
+    base = [shares_of(*[0.0] * count)]
+    even = [shares_of(*[1.0] * 10, *[0.0] * (count - 10))] * 3
+    lucky = [shares_of(*[1.0] * right, *[0.0] * (count - right)) for right in (28, 1, 1)]
+    steady, lucky_one = compare_repeats(even, base), compare_repeats(lucky, base)
+    assert steady is not None
+    assert lucky_one is not None
+    assert steady.difference == pytest.approx(lucky_one.difference)
+    assert steady.p < 0.01
+    assert steady.low > 0
+    assert lucky_one.p > 0.2
+    assert lucky_one.low < 0
 
 
 def test_interval_of_one_run_is_that_of_its_shares() -> None:
@@ -137,7 +218,6 @@ def test_questions_that_a_run_lacks_are_skipped() -> None:
     repeated = repeated_estimate([shares_of(1.0, None, 0.0), shares_of(1.0, 1.0, 1.0)])
     assert repeated is not None
     assert (repeated.estimate.mean, repeated.estimate.n) == (75, 2)
-    assert average_shares([shares_of(1.0, None), shares_of(0.0, 1.0)]) == shares_of(0.5, 1.0)
     assert repeated_estimate([shares_of(None)]) is None
     assert repeated_estimate([]) is None
 

@@ -1,0 +1,129 @@
+"""`kgqa compare` and `kgqa plan` of runs with repeats: which runs are compared, over all repeats, and what is said."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import kgqa as api
+from tests.e2e.conftest import QUICK, Kgqa, Ran, refused, run_in, write_rules
+
+SWEEP = ("run", "-m", "method=golden,ircot", "limit=4", "repeats=3", "sweep.name=rep", *QUICK)
+PASSAGES = ("run", "-m", "method=retrieve_read", "method.passages=1,2", "limit=2", "repeats=2")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repeats")
+    # IRCoT's prompts have no such instruction, and other examples in each repeat
+    rule = r"Write only the answer itself[\s\S]*architect of the Candle"
+    rules = write_rules([(rule, "Pellery")], folder / "rules.jsonl")
+    assert run_in(folder, *SWEEP, rules).code == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def compared(place: Path) -> Ran:
+    return run_in(place, "compare", "rep", "--out", "c.json")
+
+
+@pytest.mark.parametrize(
+    "names",
+    ["rep", "rep/golden rep/ircot", "rep/0 rep/3", "rep/2 rep/ircot", "rep/golden rep/5"],
+    ids=["sweep", "methods", "cells", "cell and method", "method and cell"],
+)
+@pytest.mark.parametrize("command", ["compare", "plan"])
+def test_all_repeats_of_rows_are_used(place: Path, command: str, names: str) -> None:
+    ran = run_in(place, command, *names.split())
+    assert ran.code == 0, ran.err
+    assert re.search(r"^A  golden  outputs/demo/golden/\S+ and 2 repeats$", ran.out, re.MULTILINE)
+    assert re.search(r"^B  ircot   outputs/demo/ircot/\S+ and 2 repeats$", ran.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["4 questions × 3 repeats, profile musique", "with the spread between repeats in intervals"],
+    ids=["heading", "note"],
+)
+def test_comparison_names_its_repeats(compared: Ran, text: str) -> None:
+    assert text in compared.out
+
+
+def test_means_are_those_of_all_repeats(place: Path, compared: Ran) -> None:
+    assert compared.code == 0
+    written = json.loads((place / "c.json").read_text())
+    f1 = written["differences"][1]
+    assert (f1["metric"], f1["n"], f1["first_runs"], f1["second_runs"]) == ("F1", 4, 3, 3)
+    sweep = json.loads((place / "outputs/sweeps/rep/sweep.json").read_text())
+    runs = [
+        json.loads((place / cell["run"] / "metrics.json").read_text()) for cell in sweep["cells"]
+    ]
+    scores = [run["scores"]["f1"]["mean"] for run in runs]
+    assert f1["first_mean"] == pytest.approx(sum(scores[:3]) / 3)
+    assert f1["second_mean"] == pytest.approx(sum(scores[3:]) / 3)
+    assert "means of 3 runs" in written["caption"]
+
+
+def test_flipped_question_lists_the_answers_of_repeats(place: Path) -> None:
+    ran = run_in(place, "compare", "rep/golden", "rep/ircot", "--all")
+    flipped = ran.out.partition("Flipped between A and B: 1\n")[2]
+    # the same answer in each repeat of golden, three others of IRCoT
+    assert re.search(r"A +Pellery +<[^|]*> \| <[^|]*> \| <", flipped), ran.out
+
+
+@pytest.mark.parametrize(
+    "baseline", ["rep/ircot", "rep/4", "ircot", "B"], ids=["row", "cell", "method", "letter"]
+)
+def test_baseline_is_a_row_with_its_repeats(place: Path, baseline: str) -> None:
+    ran = run_in(place, "compare", "rep", f"baseline={baseline}", "metrics=f1")
+    assert "baseline: B  ircot" in ran.out, ran.err
+
+
+def test_a_single_repeat_is_a_run(place: Path) -> None:
+    cells = json.loads((place / "outputs/sweeps/rep/sweep.json").read_text())["cells"]
+    ran = run_in(place, "compare", cells[0]["run"], cells[3]["run"])
+    assert "4 questions, profile musique" in ran.out
+    assert "repeats" not in ran.out
+
+
+def test_a_run_is_compared_with_repeats(place: Path) -> None:
+    cells = json.loads((place / "outputs/sweeps/rep/sweep.json").read_text())["cells"]
+    ran = run_in(place, "compare", cells[0]["run"], "rep/ircot")
+    assert "4 questions × 1 or 3 repeats" in ran.out
+
+
+def test_repeat_of_a_named_row_is_refused(place: Path) -> None:
+    cells = json.loads((place / "outputs/sweeps/rep/sweep.json").read_text())["cells"]
+    refused(run_in(place, "compare", "rep/golden", cells[1]["run"]), "the same run twice")
+
+
+def test_plan_prints_a_command_with_repeats(place: Path) -> None:
+    command = re.search(
+        r"Run the methods on all 36 .*: kgqa (.*)", run_in(place, "plan", "rep").out
+    )
+    assert command
+    words = command[1].split()
+    assert words[:3] == ["run", "-m", "method=golden,ircot"]
+    assert words[-2:] == ["repeats=3", "limit=36"]
+    dry = run_in(place, *words, "dry_run=true")
+    assert dry.code == 0, dry.err
+
+
+def test_method_with_several_rows_is_ambiguous(kgqa: Kgqa) -> None:
+    assert kgqa(*PASSAGES, "sweep.name=mine", *QUICK).code == 0
+    refused(
+        kgqa("compare", "mine/retrieve_read", "mine/0"),
+        "mine/retrieve_read: several rows of this sweep have this method. Name one by a cell: mine/0 (",
+    )
+    ran = kgqa("compare", "mine/0", "mine/2")
+    assert "A  retrieve_read · passages 1  " in ran.out
+    assert "B  retrieve_read · passages 2  " in ran.out
+
+
+def test_python_compares_repeats(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    rows = api.compare("rep/golden", "rep/ircot").rows
+    assert [(row["first_runs"], row["second_runs"]) for row in rows] == [(3, 3)] * len(rows)
