@@ -118,6 +118,7 @@ def test_run_stops_with_its_server_and_resumes(
     assert SECRET not in out + err + again.out + again.err
 
 
+@pytest.mark.slow
 def test_sweep_stops_at_the_cell_that_lost_its_server(
     server: Misbehaving, kgqa: Kgqa, tmp_path: Path
 ) -> None:

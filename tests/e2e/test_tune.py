@@ -41,6 +41,7 @@ def test_best_on_dev_runs_on_other_questions(kgqa: Kgqa) -> None:
     assert record(kgqa(*command, "tune.seed=1"))["dev"]["ids"] != dev
 
 
+@pytest.mark.slow
 def test_equal_scores_and_made_up_replies_are_named(kgqa: Kgqa) -> None:
     ran = kgqa(*IRCOT, "tune.metric=em", "tune.dev=2", "tune.test=2")
     words = " ".join(ran.out.split())

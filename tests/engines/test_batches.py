@@ -249,6 +249,7 @@ BATCHES = ("engine.batch=true", "engine.batch_wait=1")
 KEYS = ("dataset=demo", "limit=3", "model=gpt_4o_mini", "engine=openai")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("empty_folder")
 @pytest.mark.parametrize(
     "method",

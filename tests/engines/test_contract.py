@@ -30,6 +30,7 @@ CLOSED = {"type": "object", "required": [*PROPERTIES], "additionalProperties": F
 SCHEMA = json.dumps({**CLOSED, "properties": PROPERTIES})
 
 
+@pytest.mark.slow
 def test_equal_calls_get_equal_replies_in_any_batch(engine: Any) -> None:
     """Every call keeps its own stop strings, and a seed repeats a sampled reply."""
     call = write("Name three colours.")
@@ -124,6 +125,7 @@ def test_reply_follows_its_schema_or_is_flagged(real: Any) -> None:
         assert reply.flags == ("unconstrained",)
 
 
+@pytest.mark.slow
 def test_tags_survive_if_the_call_keeps_thoughts(real: Any) -> None:
     line = "<think> I need the town. <search> the town </search> </think>\n"
     prompt = Prompt("test/tags", (Message("user", 12 * line),), form="completion")

@@ -63,6 +63,7 @@ def test_retry_after_holds_for_every_call(serving: Serving) -> None:
     assert all(at - first >= 0.49 for at in others)
 
 
+@pytest.mark.slow
 def test_server_that_comes_back_in_time_loses_nothing(serving: Serving) -> None:
     server = serving()
     opened = engine(server, server_timeout=1.5)

@@ -142,6 +142,7 @@ def test_crash_is_no_error_of_a_call(start: Any) -> None:
     assert [type(error) for error in errors] == [ServerLost, ServerLost]
 
 
+@pytest.mark.slow
 def test_killed_run_takes_its_server_along(tmp_path: Path) -> None:
     environment = {**os.environ, **write_package(tmp_path), "KGQA_HOME": str(tmp_path)}
     program = (

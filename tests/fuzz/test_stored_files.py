@@ -291,6 +291,7 @@ def test_large_files_need_less_than_1_gib(
     assert int(peak) < 1024
 
 
+@pytest.mark.slow
 def test_values_at_the_limit_need_less_than_1_gib(tmp_path: Path) -> None:
     """The most expensive values: 8 million empty objects, in a file that is not refused for its length."""
     (tmp_path / "most.json").write_bytes(b"[" + b"{}," * 3_990_000 + b"0]")

@@ -60,6 +60,7 @@ def test_last_line_is_the_answer_and_searches_evidence() -> None:
     assert traced.notes["searches"][0][0] == traced.question.text
 
 
+@pytest.mark.slow
 def test_sampled_calls_of_repeats_have_other_seeds() -> None:
     sampled = AGENT.replace('"temperature": 0', '"temperature": 1')
     runs = [

@@ -93,6 +93,7 @@ def test_all_sources_of_prompts_are_pinned() -> None:
     assert unpinned == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "experiment",
     ["search_r1", "r1_searcher", "research", "search_o1", "simple_deep_searcher", "step_search"],

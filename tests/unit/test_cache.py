@@ -98,6 +98,7 @@ def test_damaged_rows_are_dropped_and_counted(
     assert not again.asked
 
 
+@pytest.mark.slow
 def test_flipped_bit_never_changes_a_reply(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -406,7 +407,7 @@ def write_on_a_full_disk(cache: CallCache, key: str) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
 
-TestSharedCache = SharedCache.TestCase
+TestSharedCache = pytest.mark.slow(SharedCache.TestCase)
 TestSharedCache.settings = settings(
     max_examples=15, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow]
 )
