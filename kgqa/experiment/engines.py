@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
-from kgqa.artifacts.run import AS_READER
+from kgqa.artifacts.run import AS_READER, SCRIPTED, SCRIPTED_TARGET
 from kgqa.cache.store import CallCache, Origin
 from kgqa.calls import ModelCall
 from kgqa.config import building as parts
@@ -237,8 +237,11 @@ def _general_judge(config: Config, choose: ModelChooser) -> RoleBinding:
 
 
 def reader_preset(config: Config) -> str:
-    """Return the preset of the reader with its adapter, as `Engines.label` writes both."""
+    """Return the preset of the reader with its adapter, as `Engines.label` writes both, "" for engine=scripted."""
     choice = parse_role(config["roles"]["reader"] or "")
+    is_scripted = config["engine"].get("_target_") == SCRIPTED_TARGET
+    if choice.engine == SCRIPTED or (is_scripted and not choice.engine):
+        return ""
     return f"{choice.preset or config['model']['name']}{choice.adapter and '+'}{choice.adapter}"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kgqa.artifacts.evaluation import Consistency
 from kgqa.artifacts.metrics import Estimate, JudgeMetrics
+from kgqa.artifacts.run import SCRIPTED
 from kgqa.artifacts.schema import extend
 from kgqa.artifacts.trace import read_evidence
 from kgqa.artifacts.verdicts import RIGHT, Fate, Judgement
@@ -83,7 +84,9 @@ def judge_answers(
     labels = {role: engines.label(role) for role in judge.roles}
     identity = identify_judge(session)
     lines = [_judgement(row, verdicts.get(row.id), identity) for row in rows]
-    grades_itself = any(label.partition("@")[0] == reader for label in labels.values())
+    # a scripted judge is no model
+    judges = (label.partition("@") for label in labels.values())
+    grades_itself = any(preset == reader and engine != SCRIPTED for preset, _, engine in judges)
     metrics = extend(
         JudgeMetrics,
         summarise_verdicts(lines, [bool(row.em) for row in rows]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.run import SCRIPTED, FinishedRun
 from kgqa.report.columns import SEPARATOR
 
 DATASETS = {
@@ -44,8 +44,11 @@ def title_retriever(run: FinishedRun) -> str:
 
 
 def title_model(run: FinishedRun) -> str:
-    """Return the name of a run's model on the hub or at its provider, its key for own files, "" without a model."""
-    if "model" not in run.choices:
+    """Return the name of a run's model on the hub or at its provider, its key for own files, "" without a model.
+
+    engine=scripted calls no model.
+    """
+    if "model" not in run.choices or run.choices.get("engine") == SCRIPTED:
         return ""
     values = {key: value.strip("'") for key, value, _ in run.settings if value != _UNSET}
     if "model.hub" in values and "model.path" not in values:

@@ -322,8 +322,6 @@ def test_cells_run_their_frozen_configuration(kgqa: Kgqa) -> None:
 def test_judge_judges_every_cell(kgqa: Kgqa) -> None:
     judged = (write_rules([("Compare an answer", {"verdict": "correct"})]), "judge=three_way")
     ran = kgqa(*TWO, *judged)
-    assert "\nwarning: the judge is the reader: smollm2_135m grades its own answers\n" in ran.out
-    assert "the judge is the reader: smollm2_135m" in kgqa("compare", str(ran.folder)).out
     assert "| judge accuracy |" in (ran.folder / "report.md").read_text()
     runs = [cell["run"] for cell in ran.json("sweep.json")["cells"]]
     assert [run for run in runs if not (Path(run) / "verdicts.jsonl").is_file()] == []

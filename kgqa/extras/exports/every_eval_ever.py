@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kgqa.artifacts.metrics import METRICS as METRICS_FILE
 from kgqa.artifacts.metrics import Estimate
-from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.run import SCRIPTED, FinishedRun
 from kgqa.errors import ConfigError
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Json
@@ -54,7 +54,7 @@ def _record(run: FinishedRun) -> dict[str, Json]:
         settings.get("model.hub", UNSET).strip("'").partition(":")[0],
     )
     model = _model(run.choices["model"], engine, settings.get("model.name"))
-    if hub != UNSET:
+    if hub != UNSET and engine != SCRIPTED:
         model["id"], model["additional_details"]["model_availability"] = hub, "open_weights"
     seconds = str(int(time.timestamp()))
     name = f"{run.manifest.dataset.name}-{run.choices['method']}-{run_id(run)}"
@@ -82,6 +82,8 @@ def _record(run: FinishedRun) -> dict[str, Json]:
 def _model(preset: str, engine: str, name: str | None = None) -> dict[str, Json]:
     deployment = "self_deployed" if engine in LIBRARIES else "unknown"
     details = {"deployment_type": deployment, "model_availability": "unknown"}
+    if engine == SCRIPTED:
+        preset = name = "no model"
     return {
         "name": preset,
         "id": f"{engine or 'unknown'}/{name or preset}",
