@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from kgqa.artifacts.run import MADE_UP
-from kgqa.artifacts.sweep import REPEAT
 from kgqa.cli.dry_run import show_estimates
 from kgqa.cli.tables import Cells, style_text
 from kgqa.cli.terminal import Terminal
@@ -90,13 +89,13 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
 
 def _choose_next(report: SweepReport) -> tuple[object, ...]:
     """Return the command that compares the cells, or opens the report if they cannot be compared."""
-    path, count = report.sweep.path, len(report.done)
-    if not count:
+    path = report.sweep.path
+    if not report.done:
         return ()
-    is_comparable = len(report.groups) == 1 and REPEAT not in report.sweep.axes
+    count = sum(len(rows) for _, _, rows in report.groups)
     # retrieve_only has no answers
-    is_comparable &= all(each.metrics.score("em").n for each in report.done)
-    if is_comparable and 2 <= count <= MAX_RUNS:
+    has_answers = all(each.metrics.score("em").n for each in report.done)
+    if has_answers and len(report.groups) == 1 and 2 <= count <= MAX_RUNS:
         return "compare", path
     return "report", path, "--open"
 
@@ -113,7 +112,7 @@ def _legends(tables: Sequence[Section], names: Collection[str]) -> Iterator[str]
         yield SEPARATOR.join(texts)
     costs = ", ".join(name for name in COSTS_SHOWN if name in names)
     texts = ["[low, high]: 95 % interval", *([f"{costs}: per question"] if costs else [])]
-    yield SEPARATOR.join([*texts, "all columns: report.html"])
+    yield SEPARATOR.join([*texts, "all columns, differences, p: report.html"])
 
 
 def _show_notes(notes: Iterable[str], terminal: Terminal) -> None:

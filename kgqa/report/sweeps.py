@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from kgqa.report.columns import (
     group_texts,
     tokens,
 )
+from kgqa.report.evaluation import CORRECTED_P, p_text
 from kgqa.report.page import sections_page
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.report.run_report import notices
@@ -29,7 +31,7 @@ from kgqa.report.section import FILES, MarkedCell, Section, Value, csv_text, lat
 from kgqa.report.shares import Shares
 from kgqa.report.sweep_rows import DoneCell, SweepRow, find_frontier, join_repeats
 from kgqa.report.warnings import find_warnings
-from kgqa.scoring.comparison import ALPHA, holm
+from kgqa.scoring.comparison import HOLM, Difference, correct
 from kgqa.scoring.questions import METRICS
 from kgqa.scoring.repeats import compare_repeats, pass_at
 from kgqa.types import Json
@@ -125,7 +127,6 @@ class SweepReport:
         bounds = _find_bounds(group)
         judges = _list_judges(group)
         for column in columns():
-            is_mixed = column.label == JUDGE_ACCURACY and len(judges) > 1
             figures = [row.measure(column) for row in group]
             if any(figures):
                 header.append(column.label)
@@ -134,7 +135,7 @@ class SweepReport:
                     figures,
                     shares,
                     lower_is_better=column.lower_is_better,
-                    unranked=range(len(group)) if is_mixed else bounds,
+                    unranked=_find_unranked(group, column),
                 )
                 for row, entry in zip(rows, marked, strict=True):
                     row.append(entry)
@@ -149,6 +150,29 @@ class SweepReport:
         notes += describe_extraction(_name_runs(group, axes))
         full_title = SEPARATOR.join([*_list_common(group), title])
         return Section(full_title, header, rows, notes, plots=_plots(group, axes))
+
+    def _differences(self, title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
+        """Return the difference of each row from the best one, for each score in which the rows are tested."""
+        rows = list[tuple[Value, ...]]()
+        for column in columns():
+            tested = compare_with_best(
+                [row.measure(column) for row in group],
+                [row.shares(column.score) for row in group],
+                lower_is_better=column.lower_is_better,
+                unranked=_find_unranked(group, column),
+            )
+            for (best, other), each in tested.items():
+                names = (group[other].name(axes), group[best].name(axes))
+                interval = f"{each.difference:+.1f} [{each.low:+.1f}, {each.high:+.1f}]"
+                rows.append((column.label, *names, each.n, interval, p_text(each.adjusted)))
+        command = shlex.join(["kgqa", "compare", str(self.sweep.path)])
+        texts = (
+            "Row minus the best one of this score, in points with 95 % intervals, over the questions that define both.",
+            "p: of the paired test that the row is below, with Holm's correction over the rows of this score.",
+            f"All pairs and the questions needed: {command}",
+        )
+        header = ("score", "row", "best", "questions", "difference", CORRECTED_P[HOLM][0])
+        return Section(f"Differences from the best: {title}", header, rows, texts)
 
     def notices(self) -> list[str]:
         """Return each notice once, with its cells."""
@@ -182,7 +206,9 @@ class SweepReport:
             Section("Settings that differ", ("key", "values"), differing, is_folded=True),
         ]
         details = [
-            section for group in self.groups for section in (_frontier(*group), _repeats(*group))
+            section
+            for group in self.groups
+            for section in (self._differences(*group), _frontier(*group), _repeats(*group))
         ]
         return [*self.tables, *(section for section in (*details, *listed) if section.rows)]
 
@@ -281,6 +307,13 @@ def _find_bounds(group: Sequence[SweepRow]) -> set[int]:
     return bounds if len(bounds) < len(group) else set()
 
 
+def _find_unranked(group: Sequence[SweepRow], column: Column) -> Collection[int]:
+    """Return the numbers of the rows that are not ranked in a column: upper bounds, or all by different judges."""
+    if column.label == JUDGE_ACCURACY and len(_list_judges(group)) > 1:
+        return range(len(group))
+    return _find_bounds(group)
+
+
 def mark_best(
     figures: Sequence[Measured | None],
     shares: Sequence[Sequence[Shares]],
@@ -293,19 +326,15 @@ def mark_best(
     Each cell is tested against the best over the questions that both define, with Holm's correction. shares: those of
     the runs of each cell. unranked: the numbers of cells that are neither marked nor tested.
     """
-    sign = -1 if lower_is_better else 1
-    values = {
-        n: sign * round(figure.value, 6)
-        for n, figure in enumerate(figures)
-        if figure and n not in unranked
-    }
+    values = _rank(figures, lower_is_better=lower_is_better, unranked=unranked)
     ranked = sorted(values.values(), reverse=True)
     is_score = any(figure is not None and figure.low is not None for figure in figures)
-    marks, worse = dict[float, str](), set[int]()
+    marks = dict[float, str]()
     if is_score and ranked and ranked[0] > ranked[-1]:
         second = next(value for value in ranked if value < ranked[0])
         marks = {ranked[0]: "best"} | ({second: "second"} if ranked.count(second) == 1 else {})
-        worse = _find_worse({n: value for n, value in values.items() if shares[n]}, shares, sign)
+    tested = compare_with_best(figures, shares, lower_is_better=lower_is_better, unranked=unranked)
+    worse = {other for (_, other), difference in tested.items() if difference.significant}
     return [
         MarkedCell("–")
         if figure is None
@@ -319,20 +348,47 @@ def mark_best(
     ]
 
 
-def _find_worse(
-    values: Mapping[int, float], shares: Sequence[Sequence[Shares]], sign: int
-) -> set[int]:
-    if len(values) < 2:
-        return set()
+def _rank(
+    figures: Sequence[Measured | None], *, lower_is_better: bool, unranked: Collection[int]
+) -> dict[int, float]:
+    """Return the values of ranked cells, of which the highest is the best."""
+    sign = -1 if lower_is_better else 1
+    return {
+        n: sign * round(figure.value, 6)
+        for n, figure in enumerate(figures)
+        if figure and n not in unranked
+    }
+
+
+def compare_with_best(
+    figures: Sequence[Measured | None],
+    shares: Sequence[Sequence[Shares]],
+    *,
+    lower_is_better: bool = False,
+    unranked: Collection[int] = (),
+) -> dict[tuple[int, int], Difference]:
+    """Return the difference of each cell of a column from the best one, by the numbers of both, if any differ.
+
+    figures, shares, unranked: see `mark_best`. A cell with a better score over the questions that both define has p 1.
+    """
+    values = _rank(figures, lower_is_better=lower_is_better, unranked=unranked)
+    values = {n: value for n, value in values.items() if shares[n]}
+    if len(set(values.values())) < 2:
+        return {}
     best = max(values, key=lambda n: values[n])
-    p_values = {}
-    for other in values:
-        tested = compare_repeats(shares[best], shares[other]) if other != best else None
-        # over the questions that both define, the best one can be worse
-        if tested:
-            p_values[other] = tested.p if sign * tested.difference > 0 else 1.0
-    adjusted = holm(list(p_values.values()))
-    return {other for other, p in zip(p_values, adjusted, strict=True) if p < ALPHA}
+    differences = {
+        (best, other): tested
+        for other in values
+        if other != best and (tested := compare_repeats(shares[other], shares[best]))
+    }
+    sign = -1 if lower_is_better else 1
+    corrected = correct(
+        [
+            each if sign * each.difference < 0 else replace(each, p=1.0)
+            for each in differences.values()
+        ]
+    )
+    return dict(zip(differences, corrected, strict=True))
 
 
 def _repeats(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:

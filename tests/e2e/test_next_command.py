@@ -25,8 +25,9 @@ def find_next(ran: Ran) -> list[str]:
         ("run -m method=golden,no_context", "compare outputs/sweeps/"),
         ("run -m method=golden,retrieve_only retriever=bm25", "report outputs/sweeps/"),
         ("run method=golden repeats=2", "report outputs/sweeps/"),
+        ("run -m method=golden,no_context repeats=2", "compare outputs/sweeps/"),
     ],
-    ids=["run", "sweep", "no answers", "repeats"],
+    ids=["run", "sweep", "no answers", "repeats", "repeats of two methods"],
 )
 def test_next_command_works_as_printed(
     kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, arguments: str, expected: str

@@ -138,6 +138,22 @@ def test_header_names_what_all_cells_share(
 
 
 @pytest.mark.parametrize("repeats", [[], ["repeats=2"]], ids=["once", "repeated"])
+def test_report_shows_differences_from_the_best(kgqa: Kgqa, repeats: Sequence[str]) -> None:
+    rules = write_rules([(r"Context:[\s\S]*", "<right> Pellery")], "rules.jsonl")
+    words = ("method=all_documents,no_context", "limit=6", "sweep.name=mine", rules, *QUICK)
+    ran = kgqa("run", "-m", *words, *repeats)
+    section = ran.text("report.md").partition("## Differences from the best: ")[2]
+    row = re.search(r"\| F1 \| no_context \| all_documents \| 6 \| (\S+) .*\| (\S+) \|", section)
+    assert row, section
+    compared = kgqa("compare", "mine", "metrics=f1").out
+    # the first run minus the second one
+    assert f"{row[1].replace('-', '+')} [" in compared
+    assert f" {row[2]} " in compared
+    assert "Differences from the best" in ran.text("report.html")
+    assert f"kgqa compare {ran.folder}" in section
+
+
+@pytest.mark.parametrize("repeats", [[], ["repeats=2"]], ids=["once", "repeated"])
 def test_paper_rows_differ_by_method_settings(kgqa: Kgqa, repeats: Sequence[str]) -> None:
     command = ("run", "-m", "method=retrieve_read", "method.passages=1,2", "limit=2")
     ran = kgqa(*command, *repeats, "sweep.name=mine", *QUICK)

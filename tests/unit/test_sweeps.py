@@ -30,7 +30,7 @@ from kgqa.report.columns import (
 )
 from kgqa.report.shares import RunShares
 from kgqa.report.sweep_rows import SweepRow, find_frontier
-from kgqa.report.sweeps import choose_axes, mark_best
+from kgqa.report.sweeps import choose_axes, compare_with_best, mark_best
 from kgqa.runtime.costs import Budget, Spent, limited
 from kgqa.sweeps.cells import (
     differing_settings,
@@ -310,6 +310,25 @@ def test_only_significant_differences_get_a_star() -> None:
     metrics = Metrics.read(RUN)
     assert column.measure(metrics) is None
     assert column.measure(metrics.replace(failed=2)) == Measured(2, of=metrics.questions)
+
+
+def test_differences_from_the_best_have_corrected_p() -> None:
+    figures = [Measured(each, 0.0, 100.0) for each in (75.0, 70.0, 25.0)]
+    tested = compare_with_best(figures, [[shares(30)], [shares(28)], [shares(10)]])
+    assert list(tested) == [(0, 1), (0, 2)]
+    assert [each.difference for each in tested.values()] == [-5, -50]
+    # by McNemar's exact test: 2 and 20 questions of which none is better
+    assert [each.p for each in tested.values()] == pytest.approx([0.5, 2 / 2**20])
+    assert [each.adjusted for each in tested.values()] == pytest.approx([0.5, 4 / 2**20])
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [[Measured(50.0, 0.0, 100.0)] * 2, [Measured(50.0, 0.0, 100.0), None]],
+    ids=["equal", "one score"],
+)
+def test_without_a_best_no_difference_is_tested(figures: list[Measured | None]) -> None:
+    assert compare_with_best(figures, [[shares(20)], [shares(20)]]) == {}
 
 
 def test_an_upper_bound_is_neither_marked_nor_tested() -> None:
