@@ -85,15 +85,16 @@ def explain(folder: Path, baseline: Path | None = None, *, seed: int = 0) -> Exp
         ConfigError: the runs have no question in common.
         DataError: one is not the folder of a finished run.
     """
-    runs = [open_run(place) for place in (folder, *([baseline] if baseline else []))]
-    if baseline:
-        runs = share_questions(runs, common=True)
+    opened = [open_run(place) for place in (folder, *([baseline] if baseline else []))]
+    runs = share_questions(opened, common=True)
     explained = [explain_answers(run) for run in runs]
     heading = [
         f"{folder}: {pluralize(len(runs[0].questions), 'question')}, profile {runs[0].profile}"
     ]
     if baseline:
-        heading.append(f"baseline: {baseline}, on the same questions")
+        heading.append(
+            f"baseline: {baseline}, on {_describe_shared(opened, len(runs[0].questions))}"
+        )
     heading += [f"warning: {run.name}{run.simulation_note}" for run in runs if run.simulation_note]
     sections = [
         *_shares_sections(explained, folder, seed),
@@ -101,6 +102,14 @@ def explain(folder: Path, baseline: Path | None = None, *, seed: int = 0) -> Exp
         *_group_sections(explained[0]),
     ]
     return Explanation("\n".join(heading), sections)
+
+
+def _describe_shared(opened: Sequence[AnsweredQuestions], shared: int) -> str:
+    """Return the number of questions that both runs have, if they have others too."""
+    own, other = (len(run.questions) for run in opened)
+    if own == other == shared:
+        return "the same questions"
+    return f"the {pluralize(shared, 'question')} that both have: {shared:,} of {own:,} and of {other:,}"
 
 
 def explain_answers(run: AnsweredQuestions) -> list[Explained]:

@@ -281,6 +281,22 @@ def test_explain_detects_answers_to_another_kind(kgqa: Kgqa) -> None:
     assert "By hops" in text
 
 
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (4, "baseline: base, on the 3 questions that both have: 3 of 3 and of 4"),
+        (2, "baseline: base, on the 2 questions that both have: 2 of 3 and of 2"),
+        (3, "baseline: base, on the same questions"),
+    ],
+    ids=["more", "fewer", "equal"],
+)
+def test_explain_names_the_questions_of_both(kgqa: Kgqa, limit: int, text: str) -> None:
+    assert kgqa("run", "method=golden", "limit=3", "output_dir=mine", *QUICK).code == 0
+    words = ("method=no_context", f"limit={limit}", "output_dir=base")
+    assert kgqa("run", *words, *QUICK).code == 0
+    assert text in kgqa("explain", "mine", "baseline=base").out.splitlines()
+
+
 def test_explain_needs_common_questions(kgqa: Kgqa) -> None:
     assert kgqa("run", "method=golden", "ids=[2hop__demo_01]", "output_dir=a", *QUICK).code == 0
     assert kgqa("run", "method=golden", "ids=[2hop__demo_02]", "output_dir=b", *QUICK).code == 0
