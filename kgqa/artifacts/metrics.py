@@ -214,6 +214,12 @@ class VerdictSummary(Artifact):
     exact: Count
     agreement_with_em: LabelAgreement
 
+    @property
+    def has_verdicts(self) -> bool:
+        """Return whether some answer has a verdict, or there are no answers to judge."""
+        answers = self.questions - self.failed
+        return self.unscored < answers or not answers
+
 
 class JudgeMetrics(VerdictSummary):
     """`members`: the accuracy by each member of a panel. `pairs`: the agreement of each two of them.

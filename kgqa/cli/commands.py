@@ -22,8 +22,8 @@ SWEEP = """Keys of a sweep, a run per value of comma lists, choice(â€¦), range(â
   hydra/sweeper=   basic (every combination) or optuna (see docs/SWEEPS.md)
 
 Set a key of a group as group.key=value, e.g. method.beam=3. Run the same command again to continue.
-Exit codes: 0 done, 2 invalid input or more failed questions than max_failure_rate allows, 3 the engine crashed,
-130 interrupted."""
+Exit codes: 0 done, 2 invalid input, more failed questions than max_failure_rate allows or a judge without verdicts,
+3 the engine crashed, 130 interrupted."""
 REPRODUCE = """Additional keys (docs/REPRODUCE.md):
   only=            only these rows and columns: names, parts of names or patterns, e.g. only=TRACE-Triple,MuSiQue
   dry_run=true     show the calls and the cells that cannot run on this machine, without making calls

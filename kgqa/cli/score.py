@@ -45,6 +45,7 @@ from kgqa.experiment.evaluate import (
 from kgqa.experiment.evaluate import evaluate as evaluate_answers
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.explain import explain as explain_run
+from kgqa.experiment.judging import explain_lost_verdicts
 from kgqa.experiment.plan import plan_comparison
 from kgqa.report.columns import warn_of_missing
 from kgqa.report.evaluation import evaluation_sections, evaluations_section
@@ -63,11 +64,11 @@ Probability = Annotated[
 FLIPS = 10
 
 
-def evaluate(args: Namespace, terminal: Terminal) -> None:
-    """Score runs, sweeps, or predictions of other programs."""
+def evaluate(args: Namespace, terminal: Terminal) -> int:
+    """Score runs, sweeps, or predictions of other programs. Return 2 if a judge gave no verdict."""
     if args.calibrate:
         _calibrate(args, terminal)
-        return
+        return 0
     _check_evaluate(args)
     values = override_values(args.overrides)
     own = [override for override in args.overrides if parse_override(override).group != "labels"]
@@ -90,7 +91,7 @@ def evaluate(args: Namespace, terminal: Terminal) -> None:
             f"Fill the column correct with 1 or 0. The judge then uses the file: labels={labels}"
         )
         terminal.result(replace_file(labels, sheet))
-        return
+        return 0
     evaluated = evaluate_answers(
         EvaluationRequest(experiment, labels, args.checks), answered, terminal
     )
@@ -114,6 +115,10 @@ def evaluate(args: Namespace, terminal: Terminal) -> None:
         )
     terminal.lines(f"evaluation: {each.file}" for each in evaluated if each.file)
     terminal.warn(warn_of_new_metrics(places))
+    judgings = (each.evaluation.judge for each in evaluated)
+    failures = [text for judged in judgings if judged and (text := explain_lost_verdicts(judged))]
+    terminal.lines((f"kgqa: {text}" for text in dict.fromkeys(failures)), alarm=True)
+    return 2 if failures else 0
 
 
 def _list_names(answered: Sequence[AnsweredQuestions], terminal: Terminal) -> dict[str, str]:

@@ -103,6 +103,21 @@ def judge_answers(
     return Judged(lines, metrics)
 
 
+def explain_lost_verdicts(judged: JudgeMetrics, lines: Iterable[Judgement] = ()) -> str | None:
+    """Return in one line that no answer got a verdict, or None. A scripted judge is known to give none.
+
+    lines: the verdicts with the errors of the judge.
+    """
+    engines = {label.rpartition("@")[2] for label in judged.models.values()}
+    if judged.has_verdicts or engines == {SCRIPTED}:
+        return None
+    cause = next((f": {line.error}" for line in lines if line.error), "")
+    return (
+        f"judge={judged.judge} gave no verdict on any answer{cause}. The answers and their other scores are saved. "
+        "Correct the judge, then run the same command again"
+    )
+
+
 def check_prompts(judge: AnyJudge) -> None:
     """Raise ConfigError if a template of the judge is missing or invalid."""
     for template in judge.templates:

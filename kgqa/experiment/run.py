@@ -83,7 +83,7 @@ SHOWN = (
 @dataclass(frozen=True)
 class Executed:
     run: FinishedRun
-    # in one line, if more failed than `max_failure_rate` allows
+    # in one line, if more failed than `max_failure_rate` allows, or the judge gave no verdict
     failure: str | None = None
     was_finished: bool = False
     # the judge whose verdicts this run replaced
@@ -127,7 +127,7 @@ def execute(session: Session, display: Display) -> Executed:
     ):
         # another process can have answered more since the folder was chosen
         refuse_to_replace(experiment, folder.path)
-        earlier = _read_metrics(folder.path)
+        earlier, lost = _read_metrics(folder.path), None
         inputs = prepared.enter_context(prepare(session, display))
         with session.runner(inputs) as runner:
             answers = answer_questions(runner, folder.record, display)
@@ -142,20 +142,23 @@ def execute(session: Session, display: Display) -> Executed:
         )
         run = folder.finish(prediction_lines(scored, metrics), experiment.config, run)
         if earlier and earlier.judge and earlier.predictions == run.metrics.predictions:
-            # a command without judge keeps the verdicts on the same answers
-            run = folder.write_metrics(run, run.metrics.replace(judge=earlier.judge))
+            # a command without judge keeps the verdicts on the same answers, if there are any
+            if earlier.judge.has_verdicts:
+                run = folder.write_metrics(run, run.metrics.replace(judge=earlier.judge))
+            else:
+                folder.remove(VERDICTS)
         _report(run, scored)
         if experiment.judge:
             # the models make room for the judge's
             prepared.close()
             session.end_models()
-            run = _judge(session, folder, run, scored, display)
+            run, lost = _judge(session, folder, run, scored, display)
     if experiment.config.get("tracker") is not None:
         load_registered("track_run")(experiment, run.folder, run.metrics, display)
     before, now = earlier and earlier.judge, run.metrics.judge
     return Executed(
         run,
-        _explain_failures(experiment, metrics, answers.errors),
+        _explain_failures(experiment, metrics, answers.errors) or lost,
         replaced_judge=before.judge if before and now and before.judge != now.judge else None,
     )
 
@@ -193,9 +196,12 @@ def _judge(
     run: FinishedRun,
     scored: Sequence[ScoredQuestion],
     display: Display,
-) -> FinishedRun:
-    """Judge the answers, write the verdicts, the metrics and the reports, and return the run."""
-    from kgqa.experiment.judging import judge_answers
+) -> tuple[FinishedRun, str | None]:
+    """Judge the answers, write the verdicts, the metrics and the reports.
+
+    Return the run, and why it has no verdicts.
+    """
+    from kgqa.experiment.judging import explain_lost_verdicts, judge_answers
 
     judged = judge_answers(
         session, scored, display, reader_preset(session.experiment.config), folder.path
@@ -204,7 +210,7 @@ def _judge(
     imported = len(session.cache.imported) or None
     run = folder.write_metrics(run, run.metrics.replace(judge=judged.metrics, imported=imported))
     _report(run, scored)
-    return run
+    return run, explain_lost_verdicts(judged.metrics, judged.lines)
 
 
 def _explain_failures(
@@ -256,7 +262,7 @@ def find_finished_run(session: Session) -> FinishedRun | None:
         # the index can be complete now
         and not (metrics.retriever or {}).get("failed")
         and metrics.predictions is not None
-        and (experiment.judge is None or _is_judged(session, metrics))
+        and _is_judged(session, metrics)
         and max(times[0]) <= times[1][0] <= min(times[2])
         and (metrics.trained_questions or {}) == leaks
     )
@@ -264,10 +270,15 @@ def find_finished_run(session: Session) -> FinishedRun | None:
 
 
 def _is_judged(session: Session, metrics: Metrics) -> bool:
-    """Return whether this judge, with its present models and prompts, has a verdict on every answer."""
+    """Return whether this judge, with its present models and prompts, has a verdict on every answer.
+
+    Without a judge: whether the run has no judge that gave no verdict at all.
+    """
+    judged = metrics.judge
+    if session.experiment.judge is None:
+        return judged is None or judged.has_verdicts
     from kgqa.experiment.judging import identify_judge
 
-    judged = metrics.judge
     return judged is not None and not judged.unscored and judged.identity == identify_judge(session)
 
 

@@ -101,6 +101,10 @@ class RunFolder:
         """Replace a file of the folder, completely or not at all."""
         return replace_file(self.path / name, text)
 
+    def remove(self, name: str) -> None:
+        with explain_storage_errors(self.path, OUT_ELSEWHERE):
+            (self.path / name).unlink(missing_ok=True)
+
     def finish(
         self, lines: Iterable[Mapping[str, Json]], config: Config, run: FinishedRun
     ) -> FinishedRun:

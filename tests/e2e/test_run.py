@@ -6,6 +6,7 @@ import json
 import os
 import random
 import stat
+import sys
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -30,6 +31,7 @@ from tests.e2e.conftest import (
     before_each_call,
     lines_of,
     refused,
+    write_file,
     write_lines,
     write_rules,
 )
@@ -272,7 +274,7 @@ def test_a_finished_run_is_shown_and_stays_as_it_is(
     kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # its verdicts are kept by a command without judge
-    first = kgqa(*COMMAND, "judge=kgp")
+    first = kgqa(*COMMAND, "judge=containment")
     before = files_of(first.folder)
     Path("outputs/.cache/calls.sqlite").unlink()
     monkeypatch.setattr(QuestionSelection, "_sample", lambda *_: pytest.fail("read the questions"))
@@ -294,6 +296,57 @@ def test_verdicts_stay_if_a_setting_without_effect_changes(kgqa: Kgqa) -> None:
     assert (again.folder, "already complete" in again.out) == (first.folder, False)
     assert again.json("metrics.json")["judge"] == judged
     assert "judge accuracy" in again.text("report.md")
+
+
+BROKEN_JUDGE = """
+from dataclasses import dataclass
+from kgqa.judge.judges import AnyJudge
+
+
+@dataclass(frozen=True)
+class Broken(AnyJudge):
+    @property
+    def role_forms(self):
+        return {}
+
+    async def judge(self, judged):
+        raise ValueError("no verdict today")
+"""
+
+
+@pytest.fixture
+def broken_judge(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> str:
+    # of the test before
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    Path("broken.py").write_text(BROKEN_JUDGE, encoding="utf-8")
+    write_file("conf/judge/broken.yaml", "_target_: broken.Broken\n")
+    return "judge=broken"
+
+
+LOST = (
+    "judge=broken gave no verdict on any answer: ValueError: no verdict today (broken.py:13). "
+    "The answers and their other scores are saved."
+)
+
+
+def test_judge_without_verdicts_fails_the_run(kgqa: Kgqa, broken_judge: str) -> None:
+    ran = kgqa(*COMMAND, "limit=2", broken_judge)
+    assert (ran.code, LOST in ran.out) == (2, True)
+    assert len(ran.text("predictions.jsonl").splitlines()) == 2
+    assert kgqa("evaluate", str(ran.folder), broken_judge).code == 2
+
+
+def test_judge_without_verdicts_fails_its_cell(kgqa: Kgqa, broken_judge: str) -> None:
+    ran = kgqa("run", "-m", "method=golden,no_context", "limit=2", broken_judge, *QUICK)
+    assert (ran.code, f"cell 1 failed: method=no_context: {LOST}" in ran.out) == (2, True)
+
+
+def test_broken_judge_is_forgotten_without_judge(kgqa: Kgqa, broken_judge: str) -> None:
+    first = kgqa(*COMMAND, "limit=2", broken_judge)
+    ran = kgqa(*COMMAND, "limit=2")
+    assert (ran.code, ran.folder) == (0, first.folder)
+    assert "judge" not in ran.out + ran.text("report.md")
+    assert not (ran.folder / "verdicts.jsonl").exists()
 
 
 @pytest.mark.parametrize("prefix", ["", "cell 0: "], ids=["run", "sweep"])
