@@ -55,6 +55,19 @@ def list_own_metrics() -> dict[str, OwnMetric]:
     return _load(_list_files())
 
 
+def check_own_metrics() -> dict[Path, str]:
+    """Return for each file of the user's metrics why it cannot be used, or ""."""
+    return {file: _explain_unusable(file) for file, _ in _list_files()}
+
+
+def _explain_unusable(file: Path) -> str:
+    try:
+        _load_metric(file)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
 def _list_files() -> tuple[tuple[Path, int], ...]:
     """Return the files of the user's metrics with the times of their last changes."""
     files = (

@@ -17,6 +17,7 @@ from kgqa.config.files import SECOND, config_files, groups, is_own
 from kgqa.config.keys import load_node
 from kgqa.config.scaffolding import find_unused_templates
 from kgqa.errors import ConfigError, DataError, UsageError, nearest
+from kgqa.scoring.own_metrics import check_own_metrics
 from kgqa.system.hardware import GB, free_space, gpus, memory, size_text
 from kgqa.system.models import first_model, list_local_models
 from kgqa.util.http import trusted_certificates
@@ -171,7 +172,7 @@ def _datasets() -> Iterator[Diagnosis]:
 
 
 def _own_files() -> Iterator[Diagnosis]:
-    """Yield each file of the user's conf/ that names a class: its class must exist and have the file's keys."""
+    """Yield each file of the user's conf/ that names a class or a metric: it must exist and have the file's keys."""
     for group in (each for each in groups() if each not in (*SECOND, "experiment", "adapter")):
         parts = {"engine": {"model"}, "collection": {"dataset"}}.get(group, ())
         for name, file in config_files(group).items():
@@ -182,6 +183,9 @@ def _own_files() -> Iterator[Diagnosis]:
                     yield Diagnosis("own files", name, "ok", str(file))
                 except UsageError as error:
                     yield Diagnosis("own files", name, "gap", str(error))
+    for metric, reason in check_own_metrics().items():
+        text = reason or os.path.relpath(metric)
+        yield Diagnosis("own files", metric.stem, "gap" if reason else "ok", text)
 
 
 def _own_templates() -> Iterator[Diagnosis]:

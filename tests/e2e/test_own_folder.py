@@ -583,6 +583,15 @@ def test_broken_files_are_rows_of_models_and_doctor(kgqa: Run, tmp_path: Path) -
     assert missing in kgqa("run method=mine dataset=demo engine=scripted")
 
 
+def test_doctor_lists_own_metrics(kgqa: Run, tmp_path: Path) -> None:
+    kgqa("new metric words")
+    broken = tmp_path / "conf/metric/broken.yaml"
+    broken.write_text("_target_: words.missing\n", encoding="utf-8")
+    lines = [" ".join(line.split()) for line in kgqa("doctor words broken").splitlines()]
+    assert "✓ words conf/metric/words.yaml" in lines
+    assert any(line.startswith(f"✗ broken {broken}: ") for line in lines)
+
+
 def test_unknown_prompt_gets_the_prompts_of_its_method(kgqa: Run) -> None:
     message = kgqa("new prompt trace/zzz")
     assert "reader/answer, trace/answer_released" in message
