@@ -459,12 +459,12 @@ def _warn_of_data(runs: Runs) -> list[str]:
 
 def collect_shares(runs: Runs) -> tuple[Scores, list[str]]:
     """Return the shares of `compare_share_tests` and, if one judge judged all runs, of its verdicts, and notes."""
-    verdicts, notes = _verdicts(runs)
+    verdicts, notes = collect_verdicts(runs)
     judged = {JUDGE_ACCURACY: verdicts} if verdicts else {}
     return {**compare_share_tests(runs), **judged}, notes
 
 
-def _verdicts(runs: Runs) -> tuple[Mapping[str, Rows] | None, list[str]]:
+def collect_verdicts(runs: Runs) -> tuple[Mapping[str, Rows] | None, list[str]]:
     """Return the shares by run if one judge judged all present answers, and a note."""
     named = [(name, run) for name, repeats in runs.items() for run in repeats]
     without = [name for name, run in named if not (Path(run.name) / VERDICTS).is_file()]

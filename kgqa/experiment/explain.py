@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kgqa.artifacts.trace import TracedCall, TracedQuestion, read_trace
-from kgqa.experiment.compare import share_questions
+from kgqa.experiment.compare import collect_verdicts, share_questions
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
-from kgqa.report.evaluation import p_text
+from kgqa.report.columns import JUDGE_ACCURACY
+from kgqa.report.evaluation import difference_text, p_text
 from kgqa.report.page import notebook_html
 from kgqa.report.section import MarkedCell, Section, Value, markdown
 from kgqa.scoring.citations import CitationScores, cite_passages, cite_sentences
@@ -19,7 +20,7 @@ from kgqa.scoring.comparison import Difference, compare
 from kgqa.scoring.corrected import share
 from kgqa.scoring.intervals import estimate
 from kgqa.scoring.normalisation import normalise
-from kgqa.scoring.questions import METRICS, ScoredQuestion
+from kgqa.scoring.questions import METRICS, Metric, ScoredQuestion
 from kgqa.scoring.summary import UNKNOWN
 from kgqa.util.fs import replace_file
 from kgqa.util.text import pluralize
@@ -57,9 +58,15 @@ class Explained:
     signs: frozenset[str]
     passages: CitationScores
     sentences: CitationScores
+    # by the judge. None: no verdict
+    verdict: float | None
 
     def has(self, name: str) -> bool:
         return name == self.cause or name in self.signs
+
+
+# a share, None: the question does not define it
+Measure = Callable[[Explained], float | None]
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,10 @@ def explain(folder: Path, baseline: Path | None = None, *, seed: int = 0) -> Exp
     """
     opened = [open_run(place) for place in (folder, *([baseline] if baseline else []))]
     runs = share_questions(opened, common=True)
-    explained = [explain_answers(run) for run in runs]
+    sides = dict(zip(("the run", "the baseline"), [[run] for run in runs], strict=False))
+    judged, notes = collect_verdicts(sides)
+    verdicts = [rows[0] for rows in judged.values()] if judged else [None] * len(runs)
+    explained = list(map(explain_answers, runs, verdicts))
     heading = [
         f"{folder}: {pluralize(len(runs[0].questions), 'question')}, profile {runs[0].profile}"
     ]
@@ -95,11 +105,12 @@ def explain(folder: Path, baseline: Path | None = None, *, seed: int = 0) -> Exp
         heading.append(
             f"baseline: {baseline}, on {_describe_shared(opened, len(runs[0].questions))}"
         )
+    heading += notes
     heading += [f"warning: {run.name}{run.simulation_note}" for run in runs if run.simulation_note]
     sections = [
         *_shares_sections(explained, folder, seed),
-        *_citation_sections(explained),
-        *_group_sections(explained[0]),
+        *_citation_sections(explained, seed),
+        *_group_sections(explained, seed),
     ]
     return Explanation("\n".join(heading), sections)
 
@@ -112,8 +123,10 @@ def _describe_shared(opened: Sequence[AnsweredQuestions], shared: int) -> str:
     return f"the {pluralize(shared, 'question')} that both have: {shared:,} of {own:,} and of {other:,}"
 
 
-def explain_answers(run: AnsweredQuestions) -> list[Explained]:
-    """Return the cause and the signs of each answer, in the order of the questions."""
+def explain_answers(
+    run: AnsweredQuestions, verdicts: Sequence[float | None] | None = None
+) -> list[Explained]:
+    """Return the cause and the signs of each answer, in the order of the questions. verdicts: shares by the judge."""
     last, cited = dict[str, TracedCall](), dict[str, tuple[CitationScores, CitationScores]]()
     for traced in read_trace(Path(run.name)):
         cited[traced.question.id] = (cite_passages(traced), cite_sentences(traced))
@@ -126,8 +139,9 @@ def explain_answers(run: AnsweredQuestions) -> list[Explained]:
             find_cause(row),
             frozenset(_find_signs(row, last.get(row.id), shared)),
             *cited[row.id],
+            verdict,
         )
-        for row in run.scored
+        for row, verdict in zip(run.scored, verdicts or [None] * len(run.questions), strict=True)
     ]
 
 
@@ -306,55 +320,123 @@ def show_difference(difference: Difference | None) -> str:
     return f"{difference.difference:+.1f} (p {p_text(difference.adjusted)}){mark}"
 
 
-def _citation_sections(explained: Sequence[Sequence[Explained]]) -> list[Section]:
+def _citation_sections(explained: Sequence[Sequence[Explained]], seed: int) -> list[Section]:
     """Return precision and recall of the cited passages and sentences of the run, and of the baseline."""
-    measures: dict[str, Callable[[Explained], float | None]] = {
+    measures: dict[str, Measure] = {
         "passages: precision": lambda each: each.passages.precision,
         "passages: recall": lambda each: each.passages.recall,
         "sentences: precision": lambda each: each.sentences.precision,
         "sentences: recall": lambda each: each.sentences.recall,
     }
-    rows: list[tuple[Value, ...]] = []
-    for name, measure in measures.items():
-        own, *others = (estimate([measure(each) for each in questions]) for questions in explained)
-        if own.n:
-            rows.append((name, own.n, own, *others))
-    header = ("", "questions", "percent", *(["baseline"] if len(explained) > 1 else []))
+    rows = _measure_rows(measures, explained, seed)
+    header = ("", "questions", "percent", *_list_compared(explained))
     text = (
         "Cited passages are those of the chains, or the evidence of a method without chains. Cited sentences share "
         "most words with a triple of the chains. Both are compared with the gold facts of the question."
     )
-    return [Section("Citations", header, rows, (text,))] if rows else []
+    texts = (text, *_explain_differences(explained))
+    return [Section("Citations", header, rows, texts)] if rows else []
 
 
-def _group_sections(explained: Sequence[Explained]) -> list[Section]:
-    """Return EM, F1 and the causes by hops and by type, with the number of questions and intervals."""
+def _list_compared(explained: Sequence[Sequence[Explained]]) -> list[str]:
+    """Return the columns of a baseline, if there is one."""
+    return ["baseline", "difference"] if len(explained) > 1 else []
+
+
+def _explain_differences(explained: Sequence[Sequence[Explained]]) -> list[str]:
+    text = "Differences in points with 95 % intervals, over the questions that define both. They are not tested."
+    return [text] if len(explained) > 1 else []
+
+
+def _measure_rows(
+    measures: Mapping[str, Measure], explained: Sequence[Sequence[Explained]], seed: int
+) -> list[tuple[Value, ...]]:
+    """Return a row per measure that the run defines: its questions, its percent, and those of the baseline."""
+    rows: list[tuple[Value, ...]] = []
+    for name, measure in measures.items():
+        shares = [list(map(measure, questions)) for questions in explained]
+        own, *others = map(estimate, shares)
+        if own.n:
+            compared = compare({name: dict(zip("AB", shares, strict=True))}, seed) if others else []
+            differences = [difference_text(compared[0]) if compared else None] if others else []
+            rows.append((name, own.n, own, *others, *differences))
+    return rows
+
+
+def _group_sections(explained: Sequence[Sequence[Explained]], seed: int) -> list[Section]:
+    """Return the scores and the causes by hops and by type, next to those of a baseline."""
     groupings: dict[str, Callable[[ScoredQuestion], object]] = {
         "hops": lambda row: row.question.hops,
         "type": lambda row: row.question.type,
     }
     sections = []
     for name, group_of in groupings.items():
-        groups: dict[str, list[Explained]] = {}
-        for each in explained:
-            groups.setdefault(str(group_of(each.row) or UNKNOWN), []).append(each)
+        groups: dict[str, list[tuple[Explained, ...]]] = {}
+        for each in zip(*explained, strict=True):
+            groups.setdefault(str(group_of(each[0].row) or UNKNOWN), []).append(each)
         if len(groups) > 1:
-            rows = [(group, *_group_cells(groups[group])) for group in sorted(groups)]
-            header = (
-                name,
-                "questions",
-                "EM",
-                "F1",
-                *(cause for cause in CAUSES if cause != "right"),
-            )
-            sections.append(Section(f"By {name}", header, rows, ("Causes: numbers of questions.",)))
+            sides = {
+                group: [list(side) for side in zip(*groups[group], strict=True)]
+                for group in sorted(groups)
+            }
+            section = _compare_groups if len(explained) > 1 else _count_groups
+            sections.append(section(name, sides, seed))
     return sections
 
 
-def _group_cells(group: Sequence[Explained]) -> list[Value]:
-    scores = [estimate([METRICS[name].share(each.row) for each in group]) for name in ("em", "f1")]
-    return [
-        len(group),
-        *scores,
-        *(sum(each.cause == cause for each in group) for cause in CAUSES if cause != "right"),
+def _list_scores(explained: Sequence[Explained]) -> dict[str, Measure]:
+    """Return EM, F1, your own metrics and the accuracy of the judge, if the questions define them."""
+
+    def measure(metric: Metric) -> Measure:
+        return lambda each: metric.share(each.row)
+
+    scores = {metric.label: measure(metric) for metric in METRICS.values() if metric.tested}
+    scores[JUDGE_ACCURACY] = lambda each: each.verdict
+    return {
+        label: score
+        for label, score in scores.items()
+        if any(score(each) is not None for each in explained)
+    }
+
+
+def _list_causes(explained: Sequence[Explained]) -> dict[str, Measure]:
+    """Return the causes of wrong answers that occur."""
+
+    def measure(cause: str) -> Measure:
+        return lambda each: float(each.cause == cause)
+
+    causes = {each.cause for each in explained}
+    return {cause: measure(cause) for cause in CAUSES if cause in causes and cause != "right"}
+
+
+def _count_groups(name: str, sides: Mapping[str, Sequence[Sequence[Explained]]], _: int) -> Section:
+    """Return a row per group: its scores and the numbers of its causes."""
+    causes = [cause for cause in CAUSES if cause != "right"]
+    scores = _list_scores([each for (own,) in sides.values() for each in own])
+    rows: list[tuple[Value, ...]] = [
+        (
+            group,
+            len(own),
+            *(estimate(map(score, own)) for score in scores.values()),
+            *(sum(each.cause == cause for each in own) for cause in causes),
+        )
+        for group, (own,) in sides.items()
     ]
+    header = (name, "questions", *scores, *causes)
+    return Section(f"By {name}", header, rows, ("Causes: numbers of questions.",))
+
+
+def _compare_groups(
+    name: str, sides: Mapping[str, Sequence[Sequence[Explained]]], seed: int
+) -> Section:
+    """Return a row per group and score or cause, with that of the baseline and the difference."""
+    every = [each for side in sides.values() for questions in side for each in questions]
+    measures = {**_list_scores(every), **_list_causes(every)}
+    rows = [
+        (group, *row)
+        for group, side in sides.items()
+        for row in _measure_rows(measures, side, seed)
+    ]
+    any_side = next(iter(sides.values()))
+    header = (name, "score or cause", "questions", "percent", *_list_compared(any_side))
+    return Section(f"By {name}", header, rows, _explain_differences(any_side))

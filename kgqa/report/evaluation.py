@@ -244,7 +244,7 @@ def _difference_row(
         compared.metric,
         MarkedCell(f"{names[first]} – {names[second]}", brief=f"{first} – {second}"),
         f"{compared.means[0]:.1f}  {compared.means[1]:.1f}",
-        f"{compared.difference:+.1f} [{compared.low:+.1f}, {compared.high:+.1f}]",
+        difference_text(compared),
         p_text(compared.adjusted),
         _verdict(compared, wanted, names),
         f"{compared.wins[0]} : {compared.wins[1]}",
@@ -273,6 +273,11 @@ def _verdict(compared: Difference, wanted: float, names: Mapping[str, str]) -> M
         end = " wins" + (f" by less than {wanted:g}" * is_within)
         return MarkedCell(f"{names[winner]}{end}", brief=f"{winner}{end}")
     return MarkedCell(f"equal within {wanted:g}" if is_within else "no difference shown")
+
+
+def difference_text(difference: Difference) -> str:
+    """Return a difference in points with its interval."""
+    return f"{difference.difference:+.1f} [{difference.low:+.1f}, {difference.high:+.1f}]"
 
 
 def p_text(value: float) -> str:

@@ -23,7 +23,7 @@ from kgqa.report.columns import (
     group_texts,
     tokens,
 )
-from kgqa.report.evaluation import CORRECTED_P, p_text
+from kgqa.report.evaluation import CORRECTED_P, difference_text, p_text
 from kgqa.report.page import sections_page
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.report.run_report import notices
@@ -163,8 +163,8 @@ class SweepReport:
             )
             for (best, other), each in tested.items():
                 names = (group[other].name(axes), group[best].name(axes))
-                interval = f"{each.difference:+.1f} [{each.low:+.1f}, {each.high:+.1f}]"
-                rows.append((column.label, *names, each.n, interval, p_text(each.adjusted)))
+                p = p_text(each.adjusted)
+                rows.append((column.label, *names, each.n, difference_text(each), p))
         command = shlex.join(["kgqa", "compare", str(self.sweep.path)])
         texts = (
             "Row minus the best one of this score, in points with 95 % intervals, over the questions that define both.",

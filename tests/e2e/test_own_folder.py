@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -222,6 +223,19 @@ def test_own_metric_is_in_scores_and_comparisons(kgqa: Run, tmp_path: Path) -> N
     assert header.split() == ["cell", "method", "EM", "F1", "Brevity", "calls", "tokens"]
     assert "\nBrevity  golden – no_context" in kgqa("compare demo/golden demo/no_context")
     assert "Brevity" in (folder / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("baseline", "text"),
+    [("", "hops  questions .* EM .* F1 .* Mine .* failed"), ("baseline=run_base", "2  Mine  ")],
+    ids=["alone", "baseline"],
+)
+def test_own_metric_is_explained_by_hops(kgqa: Run, baseline: str, text: str) -> None:
+    kgqa("new metric mine")
+    for method, folder in (("golden", "mine"), ("no_context", "base")):
+        kgqa(f"run method={method} dataset=demo engine=scripted limit=4 output_dir=run_{folder}")
+    out = kgqa(f"explain run_mine {baseline}".strip())
+    assert re.search(text, out.partition("By hops")[2]), out
 
 
 @pytest.mark.parametrize("parameters", ["answer", "question, answer, gold", "*, question, answer"])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from importlib import resources
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import QUICK, Kgqa, refused, write_rules
+from tests.e2e.conftest import DEMO, QUICK, Kgqa, refused, run_in, write_rules
 
 METHODS = ("golden", "no_context")
 
@@ -279,6 +280,39 @@ def test_explain_detects_answers_to_another_kind(kgqa: Kgqa) -> None:
     text = Path("no/explain.md").read_text(encoding="utf-8")
     assert "report.html#q=" in text
     assert "By hops" in text
+
+
+@pytest.fixture(scope="module")
+def explained(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the report of a run that has every answer right, with a baseline that always answers no."""
+    folder = tmp_path_factory.mktemp("explained")
+    golds = [json.loads(line) for line in DEMO.read_text(encoding="utf-8").splitlines()]
+    rules = [(re.escape(gold["question"]), gold["answer"]) for gold in golds]
+    for name, replies in (("mine", rules), ("base", [("", "no")])):
+        write_rules(replies, folder / f"{name}.jsonl")
+        words = ("limit=8", f"output_dir={name}", f"engine.rules={name}.jsonl", *QUICK)
+        assert run_in(folder, "run", "method=all_documents", *words, "judge=em").code == 0
+    assert run_in(folder, "explain", "mine", "baseline=base").code == 0
+    return (folder / "mine/explain.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "| 2 | EM | 5 | 100.0  [56.6, 100.0] | 0.0  [0.0, 43.4] | +100.0 [+",
+        "| 2 | judge accuracy | 5 | 100.0  [56.6, 100.0] | 0.0  [0.0, 43.4] | +100.0 [+",
+        "| 2 | reading | 5 | 0.0  [0.0, 43.4] | 100.0  [56.6, 100.0] | -100.0 [-",
+        "| passages: recall | 8 | 100.0",
+    ],
+    ids=["score", "judge", "cause", "citations"],
+)
+def test_explain_compares_groups_with_the_baseline(explained: str, row: str) -> None:
+    assert row in explained, explained
+
+
+def test_explain_omits_causes_of_neither_run(explained: str) -> None:
+    assert "| 2 | reading |" in explained
+    assert "| 2 | no evidence |" not in explained
 
 
 @pytest.mark.parametrize(
