@@ -72,16 +72,7 @@ def run_page(
 
     scored: see `RunQuestions`.
     """
-    packed, free = dict[str, str](), TRACE_BYTES
-
-    def pack_first(question: ReportedQuestion) -> None:
-        """Pack questions as they are read, so that a run with room for all its calls is read once."""
-        nonlocal free
-        if free > 0:
-            line = packed[question.traced.question.id] = pack(_trace(question))
-            free -= len(line)
-
-    questions = RunQuestions(run, pack_first, scored)
+    questions = RunQuestions(run, scored)
     rows = questions.rows
     # addresses cannot contain half a character, as in question.js
     failed = [
@@ -93,7 +84,7 @@ def run_page(
     for question_id in sorted(
         rows, key=lambda id_: (rows[id_]["error"] is None, is_right(rows[id_]))
     ):
-        line = packed.get(question_id) or pack(_trace(questions.question(question_id)))
+        line = pack(_trace(questions.question(question_id)))
         room -= len(line)
         if room < 0:
             break

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from kgqa.artifacts.metrics import METRICS, Metrics
-from kgqa.artifacts.predictions import PREDICTIONS, question_ids
+from kgqa.artifacts.predictions import PREDICTIONS, Prediction, run_predictions
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.schema import AGAIN
-from kgqa.artifacts.trace import TRACE, TracedQuestion, read_frames, read_question, read_trace
+from kgqa.artifacts.trace import (
+    TRACE,
+    CallCost,
+    TracedQuestion,
+    choose_own_calls,
+    read_costs,
+    read_question,
+    read_trace,
+)
 from kgqa.artifacts.verdicts import Judgement, Judgements
 from kgqa.errors import DataError
 from kgqa.scoring.questions import (
@@ -21,7 +29,7 @@ from kgqa.scoring.questions import (
     score_question,
     show_score,
 )
-from kgqa.types import Json
+from kgqa.types import Json, Question
 from kgqa.util.fs import replace_file
 
 _USED = ("prompt_tokens", "cached_tokens", "output_tokens", "seconds")  # by a call
@@ -44,29 +52,29 @@ class ReportedQuestion:
     judgement: Judgement | None
 
 
-def report_question(
-    traced: TracedQuestion,
-    run: FinishedRun | None = None,
-    judgements: Judgements | None = None,
-    scored: ScoredQuestion | None = None,
-) -> ReportedQuestion:
-    """Return a question of a run with its row. Without a run it has no scores, because there is no gold answer.
+def report_question(traced: TracedQuestion) -> ReportedQuestion:
+    """Return a question of no run with its row. It has no scores, because there is no gold answer."""
+    row = _build_row(traced.question, traced.prediction, traced.calls)
+    return ReportedQuestion(row, traced, None)
 
-    scored: its scores. None: it is scored here.
-    """
-    question, prediction = traced.question, traced.prediction
-    judgement = judgements.of(prediction) if judgements else None
-    if run and scored is None:
-        scored = score_question(question, prediction, run.metrics.profile)
-    calls = traced.own_calls
+
+def _build_row(
+    question: Question,
+    prediction: Prediction,
+    calls: tuple[CallCost, ...],
+    metrics: Metrics | None = None,
+    scored: ScoredQuestion | None = None,
+    judgement: Judgement | None = None,
+) -> QuestionRow:
+    calls = choose_own_calls(calls)
     usages = [usage for call in calls if (usage := call.usage)]
-    row = {
+    return {
         "question_id": question.id,
         "question": question.text,
         "gold": list(question.answers),
         "answer": prediction.scored_answer,
         "error": prediction.error,
-        **_show_percents(scored, run.metrics if run else None),
+        **_show_percents(scored, metrics),
         "verdict": judgement.shown if judgement else None,
         "hops": question.hops,
         "type": question.type,
@@ -77,7 +85,6 @@ def report_question(
         "prompt_tokens": sum(usage.prompt_tokens for usage in usages),
         "output_tokens": sum(usage.output_tokens for usage in usages),
     }
-    return ReportedQuestion(row, traced, judgement)
 
 
 def _show_percents(
@@ -100,30 +107,30 @@ def is_right(row: QuestionRow) -> bool:
 class RunQuestions:
     """The questions of a run in the data file's order. Their rows are in memory, their calls are read when needed."""
 
-    def __init__(
-        self,
-        run: FinishedRun,
-        visit: Callable[[ReportedQuestion], None] = lambda _: None,
-        scored: Iterable[ScoredQuestion] = (),
-    ) -> None:
+    def __init__(self, run: FinishedRun, scored: Iterable[ScoredQuestion] = ()) -> None:
         """Read the rows.
 
-        Args:
-            visit: called with each question, in the order in which they finished.
-            scored: the questions whose scores are known. The others are scored here.
+        scored: the questions whose scores are known. The others are scored here.
 
         Raises DataError: the trace is damaged, or lacks a question of the predictions.
         """
         self._run, self._judgements = run, Judgements(run.folder)
-        rows, self._offsets = dict[str, QuestionRow](), dict[str, int]()
+        self.predictions = {each.question_id: each for each in run_predictions(run.folder)}
+        self._offsets = dict[str, int]()
+        rows = dict[str, QuestionRow]()
         by_id = {row.id: row for row in scored}
-        for offset, traced in read_frames(run.folder):
-            reported = report_question(traced, run, self._judgements, by_id.get(traced.question.id))
-            visit(reported)
-            rows[traced.question.id] = reported.row
-            self._offsets[traced.question.id] = offset
+        for offset, question, calls in read_costs(run.folder):
+            self._offsets[question.id] = offset
+            if prediction := self.predictions.get(question.id):
+                score = by_id.get(question.id) or score_question(
+                    question, prediction, run.metrics.profile
+                )
+                judgement = self._judgements.of(prediction)
+                rows[question.id] = _build_row(
+                    question, prediction, calls, run.metrics, score, judgement
+                )
         self.rows: dict[str, QuestionRow] = {}
-        for question_id in question_ids(run.folder):
+        for question_id in self.predictions:
             if question_id not in rows:
                 raise DataError(
                     f"{run.folder / TRACE}: no question {question_id}, which {PREDICTIONS} has. {AGAIN}"
@@ -157,21 +164,15 @@ class RunQuestions:
 
 def prediction_rows(run: FinishedRun) -> Iterator[Row]:
     """Yield a row per question, in the data file's order."""
-    rows = dict[str, Row]()
-
-    def collect(reported: ReportedQuestion) -> None:
-        prediction = reported.traced.prediction
-        titles = prediction.evidence_titles if prediction.error is None else None
+    questions = RunQuestions(run)
+    for question_id, row in questions.rows.items():
+        prediction = questions.predictions[question_id]
         read = {
             "evidence": prediction.evidence or (),
-            "evidence_titles": titles,
+            "evidence_titles": prediction.evidence_titles if prediction.error is None else None,
             "figures": prediction.figures,
         }
-        rows[prediction.question_id] = {
-            key: _value(value) for key, value in {**reported.row, **read}.items()
-        }
-
-    yield from (rows[question_id] for question_id in RunQuestions(run, collect).rows)
+        yield {key: _value(value) for key, value in {**row, **read}.items()}
 
 
 def call_rows(run: FinishedRun) -> Iterator[Row]:

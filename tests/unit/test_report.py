@@ -20,12 +20,20 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from zstandard import ZstdCompressor
 
 from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.metrics import Estimate
 from kgqa.artifacts.predictions import Prediction, question_ids
 from kgqa.artifacts.run import FinishedRun
-from kgqa.artifacts.trace import TracedCall, read_trace
+from kgqa.artifacts.trace import (
+    PARTIAL_TRACE,
+    TracedCall,
+    choose_own_calls,
+    read_costs,
+    read_frames,
+    read_trace,
+)
 from kgqa.cli.main import main
 from kgqa.errors import DataError
 from kgqa.experiment.compare import compare_answers
@@ -335,6 +343,33 @@ def test_notice_has_the_most_frequent_reasons(
     text = notices(failed)[-1]
     assert text.endswith(end), text
     assert ("2 × d" in text) == ("d" in errors)
+
+
+@pytest.mark.parametrize("answer", ["a", "half a character: \\ud83d"], ids=["text", "half"])
+def test_costs_are_those_of_the_complete_trace(folder: Path, tmp_path: Path, answer: str) -> None:
+    frames = [
+        ZstdCompressor().compress(
+            traced.line().replace(b'"answer":"', f'"answer":"{answer}'.encode())
+        )
+        for traced in read_trace(folder)
+    ]
+    (tmp_path / PARTIAL_TRACE).write_bytes(b"".join(frames))
+    complete, costs = list(read_frames(tmp_path)), list(read_costs(tmp_path))
+    assert [(each.offset, each.question) for each in costs] == [
+        (offset, traced.question) for offset, traced in complete
+    ]
+    for each, (_, traced) in zip(costs, complete, strict=True):
+        own = choose_own_calls(each.calls)
+        assert [call.path for call in own] == [call.path for call in traced.own_calls]
+        assert [call.usage for call in own] == [call.usage for call in traced.own_calls]
+
+
+def test_damaged_call_is_an_error_of_its_frame(folder: Path, tmp_path: Path) -> None:
+    (first, *_) = read_trace(folder)
+    line = first.line().replace(b'"path":[', b'"path":["x",', 1)
+    (tmp_path / PARTIAL_TRACE).write_bytes(ZstdCompressor().compress(line))
+    with pytest.raises(DataError, match=r"trace.partial.jsonl.zst:1: calls\.0\.path"):
+        list(read_costs(tmp_path))
 
 
 def test_trace_without_a_question_is_rejected(folder: Path, tmp_path: Path) -> None:
