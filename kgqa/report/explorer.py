@@ -10,6 +10,7 @@ import base64
 import re
 import shlex
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from urllib.parse import quote
@@ -28,12 +29,14 @@ from kgqa.types import Json
 from kgqa.util.jsonio import encode_json
 from kgqa.util.text import shorten
 
-# of calls: a browser opens the page within two seconds
-TRACE_BYTES = 15_000_000
+# of passages and calls: those of 100 questions with most methods. `kgqa show` prints the others
+TRACE_BYTES = 2_000_000
 # the key of an object that replaces a text: {"\0": [numbers of its paragraphs]}
 REFERENCE = "\x00"
 # characters: a shorter text is not replaced
 _SHARABLE = 40
+# questions in which texts are looked for that all questions share
+_SAMPLE = 10
 # failed questions listed below the scores
 _FAILED = 20
 # characters of an answer in the list of questions
@@ -80,15 +83,8 @@ def run_page(
         for question_id, row in rows.items()
         if row["error"]
     ]
-    room, lines = TRACE_BYTES, dict[str, str]()
-    for question_id in sorted(
-        rows, key=lambda id_: (rows[id_]["error"] is None, is_right(rows[id_]))
-    ):
-        line = pack(_trace(questions.question(question_id)))
-        room -= len(line)
-        if room < 0:
-            break
-        lines[question_id] = line
+    order = sorted(rows, key=lambda id_: (rows[id_]["error"] is None, is_right(rows[id_])))
+    shared, lines = _pack_first(questions, order)
     yield from page_parts(
         "report.html.j2",
         EXPLORER,
@@ -101,8 +97,33 @@ def run_page(
         index=_deflate([_abridge_row(row) for row in rows.values()]),
         count=len(rows),
         shown=len(lines),
-        lines=(f"{lines.get(question_id, '')}\n" for question_id in rows),
+        lines=[shared, *(lines.get(question_id, "") for question_id in rows)],
     )
+
+
+def _pack_first(questions: RunQuestions, order: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return the texts that questions share, and as many questions of this order as a page has room for, packed."""
+    sample = order[:: len(order) // _SAMPLE + 1]
+    shared = _find_shared(_trace(questions.question(question_id)) for question_id in sample)
+    first, lines = _deflate(shared), dict[str, str]()
+    room = TRACE_BYTES - len(first)
+    for question_id in order:
+        line = pack(_trace(questions.question(question_id)), shared)
+        room -= len(line)
+        if room < 0 and lines:
+            break
+        lines[question_id] = line
+    return first, lines
+
+
+def _find_shared(traces: Iterable[Json]) -> list[str]:
+    """Return the paragraphs that several questions have, such as instructions and few-shot examples."""
+    counts = Counter[str]()
+    for trace in traces:
+        paragraphs: dict[str, int] = {}
+        _refer(trace, paragraphs)
+        counts.update(paragraphs.keys())
+    return [text for text, count in counts.items() if count > 1]
 
 
 def _abridge_row(row: QuestionRow) -> QuestionRow:
@@ -140,7 +161,7 @@ def question_page(
         shown=1,
         count=1,
         index=_deflate([question.row]),
-        lines=[pack(_trace(question))],
+        lines=[_deflate([]), pack(_trace(question))],
     )
 
 
@@ -172,27 +193,28 @@ def abridge_call(call: TracedCall) -> dict[str, Json]:
     return {**record, "of": len(record["texts"]), "texts": texts, "reply": scores}
 
 
-def pack(value: Json) -> str:
-    """Return a value on one line. Long texts are cut into paragraphs that are stored once: prompts repeat passages."""
-    paragraphs: dict[str, int] = {}
+def pack(value: Json, shared: Sequence[str] = ()) -> str:
+    """Return a value on one line. Long texts are cut into paragraphs that are stored once: prompts repeat passages.
+
+    shared: paragraphs that the page has elsewhere. Their numbers are the first ones.
+    """
+    paragraphs = {text: number for number, text in enumerate(shared)}
     packed = _refer(value, paragraphs)
-    return _deflate({"value": packed, "paragraphs": list(paragraphs)})
+    return _deflate({"value": packed, "paragraphs": list(paragraphs)[len(shared) :]})
 
 
 def _refer(value: Json, paragraphs: dict[str, int]) -> Json:
-    match value:
-        case str() if len(value) >= _SHARABLE:
-            return {
-                REFERENCE: [
-                    paragraphs.setdefault(each, len(paragraphs)) for each in value.split("\n\n")
-                ]
-            }
-        case float():
-            return round(value, _DIGITS) if isfinite(value) else str(value)  # JSON has no infinity
-        case dict():
-            return {key: _refer(part, paragraphs) for key, part in value.items()}
-        case list() | tuple():
-            return [_refer(part, paragraphs) for part in value]
+    if isinstance(value, str):
+        if len(value) < _SHARABLE:
+            return value
+        numbers = [paragraphs.setdefault(each, len(paragraphs)) for each in value.split("\n\n")]
+        return {REFERENCE: numbers}
+    if isinstance(value, float):
+        return round(value, _DIGITS) if isfinite(value) else str(value)  # JSON has no infinity
+    if isinstance(value, dict):
+        return {key: _refer(part, paragraphs) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_refer(part, paragraphs) for part in value]
     return value
 
 

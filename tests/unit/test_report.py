@@ -109,8 +109,9 @@ def inflated(line: str) -> Any:
 
 
 def packed(page: str) -> list[Any]:
+    """Return the rows of a page, the texts that its questions share, and its questions."""
     texts = re.findall(r'id="(?:index|traces)">([^<]*)<', page)
-    return [inflated(line) for text in texts for line in text.strip().split("\n")]
+    return [inflated(line) for text in texts for line in text.split("\n")]
 
 
 def whole(value: Any, texts: list[str]) -> Any:
@@ -195,7 +196,7 @@ def test_question_scores_average_to_run_scores(run: FinishedRun, folder: Path) -
 
 
 def test_page_has_traces_and_needs_no_network(run: FinishedRun, folder: Path, page: str) -> None:
-    rows, *traces = packed(page)
+    rows, shared, *traces = packed(page)
     assert [row["question_id"] for row in rows] == question_ids(run.folder)
     by_id = {traced.question.id: traced for traced in read_trace(folder)}
     records = []
@@ -206,7 +207,11 @@ def test_page_has_traces_and_needs_no_network(run: FinishedRun, folder: Path, pa
         extra = {"judgement": None, "meanings": meanings, "own_scores": {}}
         record = {**traced.json(), "calls": calls, **extra}
         records.append(rounded(record))
-    assert [whole(trace["value"], trace["paragraphs"]) for trace in traces] == records
+    assert [whole(trace["value"], [*shared, *trace["paragraphs"]]) for trace in traces] == records
+    paragraphs = [text for trace in traces for text in trace["paragraphs"]]
+    assert set(shared).isdisjoint(paragraphs)
+    # of the few-shot examples, which all questions have
+    assert any(text.startswith("Title: ") for text in shared)
     assert rows[0]["question"].endswith(HOSTILE)
     assert "alert(1)" not in page
     assert page.count("<script") == page.count("</script>") == 3
@@ -280,9 +285,8 @@ def test_page_has_calls_of_wrong_answers_first(
     run: FinishedRun, page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def traces() -> Any:
-        return re.findall(r'id="traces">([^<]*)<', "".join(run_page(run, [], [])))[0].split("\n")[
-            :-1
-        ]
+        (text,) = re.findall(r'id="traces">([^<]*)<', "".join(run_page(run, [], [])))
+        return text.split("\n")
 
     right = [row["question_id"] for row in inflated(re.findall(r'id="index">([^<]*)<', page)[0])][
         ::2
@@ -290,12 +294,14 @@ def test_page_has_calls_of_wrong_answers_first(
     monkeypatch.setattr(explorer, "is_right", lambda row: row["question_id"] in right)
     wrong_first = [1, 3, 0, 2, 4]
     assert 'id="selection"' not in "".join(run_page(run, [], []))
-    whole = traces()
+    shared, *whole = traces()
     for count in (3, 4, 5):
         rows = wrong_first[:count]
-        monkeypatch.setattr(explorer, "TRACE_BYTES", sum(len(whole[n]) for n in rows))
-        assert traces() == [trace if n in rows else "" for n, trace in enumerate(whole)]
-    monkeypatch.setattr(explorer, "TRACE_BYTES", len(whole[wrong_first[0]]))
+        room = len(shared) + sum(len(whole[n]) for n in rows)
+        monkeypatch.setattr(explorer, "TRACE_BYTES", room)
+        assert traces() == [shared, *(trace if n in rows else "" for n, trace in enumerate(whole))]
+    # the first one always has room
+    monkeypatch.setattr(explorer, "TRACE_BYTES", 0)
     assert "The calls of 1 of these questions are in this page" in "".join(run_page(run, [], []))
 
 

@@ -22,7 +22,7 @@ const ORDERS = { // of the list. Equal rows keep the order of the data file.
 };
 
 const loaded = new Promise((resolve) => addEventListener("DOMContentLoaded", resolve));
-let packed = null; // a base64 line for each row
+let packed = null; // a base64 line for each row, after one with the texts that questions share
 let rows = [];
 let visible = []; // numbers of the rows that pass the filters
 let current = -1; // number of the opened row
@@ -33,9 +33,10 @@ const drawn = new Map(); // row number -> its <li>
 async function traceOf(place) {
   await loaded; // the traces come after this script
   packed ??= byId("traces").textContent.split("\n");
-  if (packed[place] === "") return null;
-  const { value, paragraphs } = await unpacked(packed[place]);
-  return whole(value, paragraphs);
+  if (packed[place + 1] === "") return null;
+  const shared = await unpacked(packed[0]);
+  const { value, paragraphs } = await unpacked(packed[place + 1]);
+  return whole(value, [...shared, ...paragraphs]);
 }
 
 // ---- the list of questions
