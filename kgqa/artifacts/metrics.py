@@ -84,7 +84,7 @@ class ScoreSummary(Artifact):
     flags: Mapping[str, Count]
     figures: Mapping[str, Number] = {}
     figures_if_right: Mapping[str, Number] | None = omit_none()
-    # n, em, f1 of each group
+    # n, em, f1 and your own metrics of each group
     by_hops: Mapping[str, Estimates]
     by_type: Mapping[str, Estimates]
     profiles: Mapping[str, Means]  # em, f1, containment
@@ -224,7 +224,7 @@ class VerdictSummary(Artifact):
 class JudgeMetrics(VerdictSummary):
     """`members`: the accuracy by each member of a panel. `pairs`: the agreement of each two of them.
 
-    corrected: the accuracy after correction by labels.
+    corrected: the accuracy after correction by labels. `by_hops`, `by_type`: n and `judge`, the accuracy of each group.
     """
 
     judge: str
@@ -237,6 +237,8 @@ class JudgeMetrics(VerdictSummary):
     members: Mapping[str, Estimate] | None = omit_none()
     pairs: Mapping[str, LabelAgreement] | None = omit_none()
     corrected: Estimate | None = omit_none()
+    by_hops: Mapping[str, Estimates] | None = omit_none()
+    by_type: Mapping[str, Estimates] | None = omit_none()
 
 
 class Metrics(ScoreSummary):

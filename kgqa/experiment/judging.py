@@ -25,7 +25,7 @@ from kgqa.runtime.display import Display
 from kgqa.scoring.agreement import agreement
 from kgqa.scoring.corrected import share
 from kgqa.scoring.questions import ScoredQuestion
-from kgqa.scoring.summary import summarise_verdicts
+from kgqa.scoring.summary import group_verdicts, summarise_verdicts
 from kgqa.types import Passage
 from kgqa.util.digests import digest
 from kgqa.util.redaction import describe_error, function_line
@@ -99,6 +99,7 @@ def judge_answers(
         if grades_itself
         else [],
         **_compare_members(lines, labels),
+        **group_verdicts(rows, lines),
     )
     return Judged(lines, metrics)
 

@@ -40,7 +40,7 @@ def evaluation_sections(evaluation: Evaluation) -> list[Section]:
         scores_section(evaluation.scores, evaluation.judge, evaluation.notes),
         *judge_sections(evaluation.judge),
         *(calibration_sections([(evaluation.source, calibration)]) if calibration else ()),
-        *breakdown_sections(evaluation.scores),
+        *breakdown_sections(evaluation.scores, evaluation.judge),
     ]
     return [section for section in listed if section.rows]
 

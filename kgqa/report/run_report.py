@@ -36,6 +36,7 @@ from kgqa.report.warnings import find_warnings
 from kgqa.scoring.agreement import agreement as agreement_of
 from kgqa.scoring.corrected import kappa_interval
 from kgqa.scoring.questions import METRICS, show_score
+from kgqa.scoring.summary import JUDGE
 from kgqa.types import Json
 from kgqa.util.settings import name_of
 from kgqa.util.text import duration, pluralize
@@ -44,7 +45,6 @@ Rows = Iterator[tuple[str, str]]
 # most frequent reasons of failed questions in a notice
 _REASONS = 3
 _LONGEST = 300  # characters of a reason
-_MEANS = {"n": "questions", "em": "EM", "f1": "F1", "containment": "containment"}  # headers
 
 
 def sections(run: FinishedRun) -> list[Section]:
@@ -53,7 +53,7 @@ def sections(run: FinishedRun) -> list[Section]:
     listed = [
         replace(scores_section(metrics), alarm=run.simulation_note),
         *judge_sections(metrics.judge),
-        *breakdown_sections(metrics),
+        *breakdown_sections(metrics, metrics.judge),
         _count_retrieval_errors(metrics.found_and_right),
         _recalls(metrics.retrieval),
         *compare_verifications(run),
@@ -228,22 +228,32 @@ def _perturbation(folder: Path) -> Json:
     return read(_Verified, folder / IDENTITY).dataset.get("perturb")
 
 
-def breakdown_sections(summary: ScoreSummary) -> list[Section]:
+def breakdown_sections(summary: ScoreSummary, judged: JudgeMetrics | None) -> list[Section]:
     """Return the scores by profile, by hops and by type."""
-    hops, types = (
-        groups if len(groups) > 1 else {} for groups in (summary.by_hops, summary.by_type)
-    )
+    by_hops = _add_verdicts(summary.by_hops, judged.by_hops if judged else None)
+    by_type = _add_verdicts(summary.by_type, judged.by_type if judged else None)
     return [
         _means_section("Scores by scoring profile", "profile", summary.profiles.items()),
-        _means_section("By hops", "hops", hops.items()),
-        _means_section("By type", "type", types.items()),
+        _means_section("By hops", "hops", by_hops.items()),
+        _means_section("By type", "type", by_type.items()),
     ]
+
+
+def _add_verdicts(
+    groups: Mapping[str, Estimates], right: Mapping[str, Estimates] | None
+) -> Mapping[str, Estimates]:
+    """Return the scores of each group with the accuracy by the judge. A single group is none."""
+    if len(groups) < 2 or not right:
+        return groups if len(groups) > 1 else {}
+    return {
+        group: {**means, JUDGE: right.get(group, {}).get(JUDGE)} for group, means in groups.items()
+    }
 
 
 def _means_section(
     title: str, name: str, groups: Collection[tuple[str, Estimates]], alarm: str = ""
 ) -> Section:
-    """Return the means of each group. Keys that are not in `_MEANS` are budgets of passages."""
+    """Return the means of each group."""
     rows = [
         (group, *(f"{mean:.1f}" if isinstance(mean, float) else mean for mean in means.values()))
         for group, means in groups
@@ -251,10 +261,18 @@ def _means_section(
     keys = [key for _, means in groups for key in means]
     return Section(
         title,
-        (name, *(_MEANS.get(key, f"@{key}") for key in dict.fromkeys(keys))),
+        (name, *map(_label_mean, dict.fromkeys(keys))),
         rows,
         alarm=alarm,
     )
+
+
+def _label_mean(key: str) -> str:
+    """Return the header of a mean: the label of a score, or a budget of passages. Removed metrics keep their key."""
+    if key.isdigit():
+        return f"@{key}"
+    others = {"n": "questions", JUDGE: JUDGE_ACCURACY}
+    return METRICS[key].label if key in METRICS else others.get(key, key)
 
 
 def scores_section(

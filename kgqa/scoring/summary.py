@@ -20,16 +20,16 @@ from kgqa.scoring.agreement import agreement
 from kgqa.scoring.intervals import estimate, mean, percent
 from kgqa.scoring.metrics import available_profiles, containment, score
 from kgqa.scoring.normalisation import count_words
-from kgqa.scoring.questions import METRICS, ScoredQuestion
+from kgqa.scoring.questions import BUILT_IN, METRICS, ScoredQuestion, Share
 
 T = TypeVar("T")
 V = TypeVar("V")
+Groups = dict[str, dict[str, int | Estimate]]
 # the group of questions without known hops or type
 UNKNOWN = "unknown"
-_EM_AND_F1: Mapping[str, Callable[[ScoredQuestion], float]] = {
-    "em": lambda row: row.em,
-    "f1": lambda row: row.f1,
-}
+_EM_AND_F1: Mapping[str, Share] = {"em": lambda row: row.em, "f1": lambda row: row.f1}
+# the name of the judge's accuracy in a group
+JUDGE = "judge"
 
 
 def summarise(rows: Sequence[ScoredQuestion]) -> ScoreSummary:
@@ -49,6 +49,8 @@ def summarise(rows: Sequence[ScoredQuestion]) -> ScoreSummary:
         raise ValueError(f"one run is scored by one profile, not by {', '.join(sorted(profiles))}")
     answered = [row for row in rows if row.answer is not None]
     answerable = [row for row in rows if row.question.answerable is not False]
+    own = {name: metric.share for name, metric in METRICS.items() if name not in BUILT_IN}
+    shares = {**_EM_AND_F1, **own}
     summary = ScoreSummary(
         questions=len(rows),
         failed=len(rows) - len(answered),
@@ -69,8 +71,8 @@ def summarise(rows: Sequence[ScoredQuestion]) -> ScoreSummary:
         flags=_sum_flags(rows),
         figures=_mean_figures(rows),
         figures_if_right=_mean_figures([row for row in rows if row.em == 1]) or None,
-        by_hops=group_scores(rows, lambda row: row.question.hops, _EM_AND_F1, estimate),
-        by_type=group_scores(rows, lambda row: row.question.type, _EM_AND_F1, estimate),
+        by_hops=_by_hops(rows, shares),
+        by_type=_by_type(rows, shares),
         profiles=_rescore(answerable),
     )
     if answered:
@@ -79,6 +81,23 @@ def summarise(rows: Sequence[ScoredQuestion]) -> ScoreSummary:
     return summary.replace(
         scores=undefined, found_and_right=None, by_hops={}, by_type={}, profiles={}
     )
+
+
+def _by_hops(rows: Sequence[ScoredQuestion], shares: Mapping[str, Share]) -> Groups:
+    return group_scores(rows, lambda row: row.question.hops, shares, estimate)
+
+
+def _by_type(rows: Sequence[ScoredQuestion], shares: Mapping[str, Share]) -> Groups:
+    return group_scores(rows, lambda row: row.question.type, shares, estimate)
+
+
+def group_verdicts(
+    rows: Sequence[ScoredQuestion], verdicts: Sequence[Judgement]
+) -> dict[str, Groups]:
+    """Return the accuracy by the judge of each group: `by_hops` and `by_type`. verdicts: on these answers."""
+    right = {verdict.question_id: verdict.share for verdict in verdicts}
+    shares: dict[str, Share] = {JUDGE: lambda row: right[row.id]}
+    return {"by_hops": _by_hops(rows, shares), "by_type": _by_type(rows, shares)}
 
 
 def _scores(rows: Sequence[ScoredQuestion]) -> dict[str, Estimate]:

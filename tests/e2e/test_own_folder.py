@@ -225,6 +225,19 @@ def test_own_metric_is_in_scores_and_comparisons(kgqa: Run, tmp_path: Path) -> N
     assert "Brevity" in (folder / "report.md").read_text(encoding="utf-8")
 
 
+def test_own_metric_and_judge_are_in_groups_of_reports(kgqa: Run, tmp_path: Path) -> None:
+    kgqa("new metric mine")
+    kgqa("run method=golden dataset=demo engine=scripted limit=4 judge=em output_dir=judged")
+    header = "| hops | questions | EM | F1 | Mine | judge accuracy |"
+    assert header in (tmp_path / "judged/report.md").read_text(encoding="utf-8")
+    kgqa("run method=golden dataset=demo engine=scripted limit=4 output_dir=plain")
+    assert f"{header.removesuffix(' judge accuracy |')}\n" in (
+        tmp_path / "plain/report.md"
+    ).read_text(encoding="utf-8")
+    kgqa("evaluate plain judge=em")
+    assert header in (tmp_path / "plain/evaluation.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("baseline", "text"),
     [("", "hops  questions .* EM .* F1 .* Mine .* failed"), ("baseline=run_base", "2  Mine  ")],

@@ -12,6 +12,7 @@ import pytest
 from kgqa.artifacts.metrics import UNDEFINED, FoundAndRight, Wording
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import as_json
+from kgqa.artifacts.verdicts import Judgement
 from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.intervals import estimate
 from kgqa.scoring.metrics import available_profiles
@@ -30,7 +31,7 @@ from kgqa.scoring.retrieval import (
     same_passages_alarm,
     summarise_retrieval,
 )
-from kgqa.scoring.summary import summarise
+from kgqa.scoring.summary import group_verdicts, summarise
 from kgqa.types import Passage, Question
 
 TEN = "abcdefghij"
@@ -162,6 +163,20 @@ def test_what_no_question_defines_is_null_and_not_zero() -> None:
 def group_means(group: Mapping[str, Any]) -> dict[str, float | None]:
     """The sizes and means of a group, without intervals."""
     return {key: getattr(value, "mean", value) for key, value in group.items()}
+
+
+def test_verdicts_are_grouped_by_hops() -> None:
+    rows = [row(name, hops=hops) for name, hops in (("a", 2), ("b", 2), ("c", 3))]
+    lines = [
+        Judgement(question_id=each.id, verdict=verdict, fate="judged", votes=(), judge="x")
+        for each, verdict in zip(rows, ("correct", "incorrect", None), strict=True)
+    ]
+    by_hops = group_verdicts(rows, lines)["by_hops"]
+    assert by_hops == {
+        "2": {"n": 2, "judge": estimate([1, 0])},
+        # an unscored answer counts for no group
+        "3": {"n": 1, "judge": estimate([None])},
+    }
 
 
 def test_scores_are_grouped_by_hops_type_and_profile() -> None:
