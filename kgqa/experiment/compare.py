@@ -192,8 +192,13 @@ def compare_answers(
     differences = compare_rows(tested, seed, alpha=alpha, correction=correction, baseline=reference)
     title = f"{count_questions(runs)}, profile {profiles[0]}"
     title += f", {pluralize(len(differences), 'test')} with {CORRECTED_P[correction][1]}"
-    if in_all:
-        title += f" (those that all runs have; A has {len(opened[0][0].questions):,})"
+    shared = len(runs["A"][0].questions)
+    sizes = {
+        letter: max(len(run.questions) for run in repeats)
+        for letter, repeats in zip(runs, opened, strict=True)
+    }
+    if larger := [f"{letter} has {size:,}" for letter, size in sizes.items() if size > shared]:
+        title += f" (those that all runs have; {', '.join(larger)})"
     lines = [*describe_runs(runs, labels), *_count_failed(runs), *_warn_of_data(runs)]
     lines += [f"baseline: {reference}  {labels[reference]}"] if reference else []
     lines += [list_missing(missing)] if missing else []

@@ -120,6 +120,13 @@ def test_suggested_comparison_has_the_shared_questions(kgqa: Kgqa) -> None:
     assert kgqa(*suggested.split()).code == 0
 
 
+def test_common_is_silent_about_equal_questions(kgqa: Kgqa) -> None:
+    runs = [str(answered(kgqa, name, f"seed={name}")) for name in ("1", "2", "3")]
+    ran = kgqa("compare", *runs, "--common")
+    assert ran.code == 0
+    assert "those that all runs have" not in ran.out
+
+
 def test_runs_are_compared_on_the_questions_they_share(kgqa: Kgqa) -> None:
     first = answered(kgqa, "a")
     five = kgqa("run", "method=no_context", "limit=5", "run_name=five", *QUICK).folder
@@ -129,7 +136,7 @@ def test_runs_are_compared_on_the_questions_they_share(kgqa: Kgqa) -> None:
     common = kgqa("compare", str(five), str(first), "--common")
     assert common.code == 0
     assert "3 questions" in common.out
-    assert "those that all runs have; A has 5" in common.out
+    assert "(those that all runs have; A has 5)" in common.out
 
 
 OFFICIAL = {"answer": ANSWERS, "sp": {IDS[0]: [["Ilse Ravenholt", 0]], IDS[1]: [], IDS[2]: []}}
