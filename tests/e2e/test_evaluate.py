@@ -15,7 +15,8 @@ import pytest
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import read_trace
 from kgqa.errors import EngineError, TrackerError
-from kgqa.report.exports import trec_column
+from kgqa.report import exports
+from kgqa.report.exports import trec_column, write_report
 from kgqa.report.questions import call_rows, prediction_rows, write_jsonl
 from kgqa.util.optional_deps import install_command
 from tests.e2e.conftest import (
@@ -249,6 +250,19 @@ def test_a_run_is_judged_after_it_has_answered(kgqa: Kgqa) -> None:
     metrics = read(folder / "metrics.json")
     assert metrics["cost"]["paid"]["calls"] == 0
     assert metrics["judge"]["models"] == {"judge": "qwen2_5_coder_1_5b@scripted"}
+
+
+def test_judged_run_writes_its_reports_once(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = list[Path]()
+
+    def write(*arguments: Any, **scores: Any) -> Path:
+        files.append(write_report(*arguments, **scores))
+        return files[-1]
+
+    monkeypatch.setattr(exports, "write_report", write)
+    answered(kgqa, "judged", "judge=em")
+    assert sorted(file.name for file in files) == ["report.html", "report.md"]
+    assert "Judge: em" in files[0].read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
