@@ -113,14 +113,19 @@ def build(node: Mapping[str, Any], key: str, **built: Any) -> Any:
     Raises:
         ConfigError: naming the key, the value and what was expected.
     """
-    target, types = check_node(node, key, built)
+    target, values = read_node(node, key, built)
+    return target(**values, **built)
+
+
+def read_node(
+    node: Mapping[str, Any], key: str, others: Collection[str] = ()
+) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Return the class of a node and the values of its fields, but for `others`. Raises as `build`."""
+    target, types = check_node(node, key, others)
     values = {name: value for name, value in node.items() if name != "_target_"}
-    return target(
-        **{
-            name: check_value(f"{key}.{name}", value, types[name]) for name, value in values.items()
-        },
-        **built,
-    )
+    return target, {
+        name: check_value(f"{key}.{name}", value, types[name]) for name, value in values.items()
+    }
 
 
 @contextmanager

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from kgqa.artifacts.sweep import REPEAT, SET, Cell, Sweep, cell_file
 from kgqa.cache.store import CallCache
+from kgqa.config import building as parts
 from kgqa.config.composing import ONLY_CELL
 from kgqa.config.files import flatten, format_yaml, load_yaml
 from kgqa.config.overrides import override_values
 from kgqa.config.settings import read_settings
-from kgqa.errors import ConfigError, DataError, KgqaError
+from kgqa.errors import ConfigError, DataError, KgqaError, MissingWeights, UsageError
 from kgqa.experiment.check import check
 from kgqa.experiment.composing import choose_nodes, compose_experiment
 from kgqa.experiment.dry_run import Shared, plan_calls
@@ -37,6 +38,8 @@ from kgqa.util.places import call_cache
 FINISHED = Estimated(0, 0, Range(), Range(), None)
 # the groups that decide which engines a cell needs
 MODELS = ("model", "engine", "roles", "judge")
+# groups with keys of the run next to those of their class. `check_data` reads the data, and a method its triples
+MIXED = {"dataset", "collection", "kg"}
 # keys that select questions
 SELECTING = ("sample", "sample_by", "ids", "shard", "limit", "seed")
 
@@ -155,12 +158,50 @@ def place_cells(cells: Sequence[Cell]) -> None:
             )
 
 
+def check_settings(cells: Sequence[Cell]) -> None:
+    """Raise ConfigError with every cell that has a wrong value, before the first cell runs."""
+    problems, results = dict[str, str](), list[tuple[int, str]]()
+    for cell in cells:
+        # many cells share settings
+        groups = {group: cell.config.get(group) for group in (*cell.config["choices"], "roles")}
+        key = json.dumps(groups, sort_keys=True)
+        if key not in problems:
+            problems[key] = _find_wrong_setting(experiment_of(cell))
+        results.append((cell.number, problems[key]))
+    _refuse_cells(results, ConfigError)
+
+
+def _find_wrong_setting(experiment: Experiment) -> str:
+    """Return the error of the first wrong setting, or ""."""
+    try:
+        # these check more than single values
+        _ = experiment.method, experiment.judge
+        for group in experiment.choices.keys() - MIXED:
+            node = experiment.config[group]
+            if isinstance(node, dict) and "_target_" in node:
+                parts.read_node(node, group, parts.BUILT.get(group, ()))
+    except MissingWeights:
+        # other cells need none
+        return ""
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _refuse_cells(results: Iterable[tuple[int, str]], kind: type[UsageError]) -> None:
+    """Raise an error that names the cells of each problem. A cell without a problem has the text ""."""
+    groups = group_texts((number, text) for number, text in results if text)
+    if groups:
+        listed = (f"cell {join_numbers(numbers)}: {text}" for text, numbers in groups.items())
+        raise kind(f"no cell was run. {'. '.join(listed)}")
+
+
 def check_data(cells: Sequence[Cell]) -> None:
     """Raise DataError with every cell for which questions or a corpus are missing or invalid, or too few questions."""
     problems, results = dict[str, str](), list[tuple[int, str]]()
     for cell in cells:
         experiment = experiment_of(cell)
-        # a cell with a wrong setting reports it when it runs
+        # the cell reports what is missing for its models when it runs
         with suppress(ConfigError):
             searches = "search" in experiment.method.uses
             # hashing a large file takes a second, and cells share data
@@ -172,10 +213,7 @@ def check_data(cells: Sequence[Cell]) -> None:
                     experiment, searches=searches, selects=bool(selected)
                 )
             results.append((cell.number, problems[key]))
-    groups = group_texts((number, text) for number, text in results if text)
-    if groups:
-        listed = (f"cell {join_numbers(numbers)}: {text}" for text, numbers in groups.items())
-        raise DataError(f"no cell was run. {'. '.join(listed)}")
+    _refuse_cells(results, DataError)
 
 
 def _list_selecting(experiment: Experiment) -> list[Json]:

@@ -22,6 +22,7 @@ from kgqa.runtime.display import Display, PlainLines
 from kgqa.runtime.monitor import log_event, monitor_work
 from kgqa.sweeps.cells import (
     check_data,
+    check_settings,
     experiment_of,
     group_by_models,
     load_cell,
@@ -160,9 +161,11 @@ def run_in_folder(
     key: sets the folder's name, for messages.
 
     Raises:
-        ConfigError: two cells would write one run's folder, or the sweep's is another's or in use.
+        ConfigError: a cell has a wrong value, two cells would write one run's folder, or the sweep's is another's or in
+            use.
         DataError: data of a cell is missing on this machine.
     """
+    check_settings(cells)
     if launcher_of(hydra) == "basic":
         # jobs of a launcher can run on machines with other files
         check_data(cells)

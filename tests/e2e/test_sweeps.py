@@ -787,12 +787,28 @@ def test_sweep_is_planned_and_named_for_one_run(kgqa: Kgqa) -> None:
 
 def test_failed_cell_is_to_be_corrected_first(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kgqa.cli.sweep.command_line", lambda: "kgqa run again")
-    ran = kgqa("run", "-m", "method=trace", "method.beam=3,5", "limit=1", *QUICK)
-    assert (
-        "cell 0 failed: method.beam=3: method.chains=5: more than method.beam=3"
-        in ran.out + ran.err
-    )
+    files = "model.path=no.gguf", "engine=llamacpp,scripted"
+    ran = kgqa("run", "-m", "method=golden", "model=qwen3_8b", "limit=1", *files)
+    assert "cell 0 failed: engine=llamacpp: model.path=no.gguf" in ran.out
     assert "Once what failed is corrected, continue with: kgqa run again" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("method=golden method.max_answer_tokens=3,x", "max_answer_tokens=x: must be an integer"),
+        ("method=golden engine.batch_size=3,x", "engine.batch_size=x: must be an integer"),
+        ("method=trace method.beam=5,3", "method.chains=5: more than method.beam=3"),
+        ("method=golden judge=panel judge.members=[],x", "judge.members=x"),
+    ],
+    ids=["method", "engine", "two settings", "judge"],
+)
+def test_wrong_value_of_a_cell_is_named_first(kgqa: Kgqa, words: str, reason: str) -> None:
+    ran = kgqa("run", "-m", *words.split(), "limit=1", *QUICK)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("kgqa: no cell was run. cell ")
+    assert reason in ran.err
+    assert not list(Path("outputs").rglob("*.json*"))
 
 
 def test_missing_data_of_all_cells_is_named_first(
