@@ -147,12 +147,15 @@ def execute(session: Session, display: Display) -> Executed:
                 run = folder.write_metrics(run, run.metrics.replace(judge=earlier.judge))
             else:
                 folder.remove(VERDICTS)
-        _report(run, scored)
-        if experiment.judge:
-            # the models make room for the judge's
-            prepared.close()
-            session.end_models()
-            run, lost = _judge(session, folder, run, scored, display)
+        try:
+            if experiment.judge:
+                # the models make room for the judge's
+                prepared.close()
+                session.end_models()
+                run, lost = _judge(session, folder, run, scored, display)
+        finally:
+            # also if the judge failed
+            _report(run, scored)
     if experiment.config.get("tracker") is not None:
         load_registered("track_run")(experiment, run.folder, run.metrics, display)
     before, now = earlier and earlier.judge, run.metrics.judge
@@ -197,7 +200,7 @@ def _judge(
     scored: Sequence[ScoredQuestion],
     display: Display,
 ) -> tuple[FinishedRun, str | None]:
-    """Judge the answers, write the verdicts, the metrics and the reports.
+    """Judge the answers, write the verdicts and the metrics.
 
     Return the run, and why it has no verdicts.
     """
@@ -209,7 +212,6 @@ def _judge(
     folder.write(VERDICTS, jsonl_text(line.json() for line in judged.lines))
     imported = len(session.cache.imported) or None
     run = folder.write_metrics(run, run.metrics.replace(judge=judged.metrics, imported=imported))
-    _report(run, scored)
     return run, explain_lost_verdicts(judged.metrics, judged.lines)
 
 
