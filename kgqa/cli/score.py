@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from kgqa.artifacts.evaluation import Evaluation
-from kgqa.artifacts.run import find_run
+from kgqa.artifacts.run import UPPER_BOUNDS, find_run, read_method
 from kgqa.artifacts.sweep import (
     find_missing,
     find_places,
@@ -108,7 +108,12 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
             source = names.get(each.evaluation.source, each.evaluation.source)
             group = groups.setdefault(each.question_ids, [])
             group.append(each.evaluation.replace(source=source))
-        terminal.sections("", evaluations_section(list(groups.values())))
+        bounds = {
+            names[run.name]
+            for run in answered
+            if run.name in names and read_method(Path(run.name)) in UPPER_BOUNDS
+        }
+        terminal.sections("", evaluations_section(list(groups.values()), bounds))
     else:
         terminal.sections(
             evaluated[0].evaluation.source, evaluation_sections(evaluated[0].evaluation)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 
 from kgqa.artifacts.evaluation import Calibration, Consistency, Evaluation
-from kgqa.artifacts.metrics import Estimate
+from kgqa.artifacts.metrics import UNDEFINED, Estimate
 from kgqa.report.columns import JUDGE_ACCURACY
 from kgqa.report.run_report import breakdown_sections, judge_sections, scores_section
 from kgqa.report.section import Legend, MarkedCell, Section, Value
@@ -45,10 +45,12 @@ def evaluation_sections(evaluation: Evaluation) -> list[Section]:
     return [section for section in listed if section.rows]
 
 
-def evaluations_section(groups: Sequence[Sequence[Evaluation]]) -> list[Section]:
+def evaluations_section(
+    groups: Sequence[Sequence[Evaluation]], bounds: Collection[str] = ()
+) -> list[Section]:
     """Return the scores and the calibrations of several sets of answers, and their ranks within each group.
 
-    groups: those over the same questions.
+    groups: those over the same questions. bounds: the sources that are upper bounds, and not ranked.
     """
     evaluations = [each for group in groups for each in group]
     measured = [
@@ -69,39 +71,77 @@ def evaluations_section(groups: Sequence[Sequence[Evaluation]]) -> list[Section]
         Section("Scores", header, rows, optional=untested),
         *(calibration_sections(calibrations) if calibrations else ()),
     ]
-    ranked = [_ranking_section(group) for group in groups if len(group) > 1] if calibrations else []
+    ranked = (
+        [_ranking_section(group, bounds) for group in groups if len(group) > 1]
+        if calibrations
+        else []
+    )
     return [*sections, *ranked]
 
 
-def _ranking_section(evaluations: Sequence[Evaluation]) -> Section:
+def _ranking_section(evaluations: Sequence[Evaluation], bounds: Collection[str]) -> Section:
     """Return the rank of each set of answers under each judge. EM and containment count as judges."""
     judges: dict[str, list[Estimate]] = {
         METRICS[name].label: [each.scores.score(name) for each in evaluations]
         for name in ("em", "containment")
     }
+    plain = list(judges)
     judged = [each.judge for each in evaluations if each.judge]
-    for name in dict.fromkeys(chain.from_iterable(each.members or () for each in judged)):
-        judges[name] = [each.members[name] for each in judged if each.members]
+    members = dict.fromkeys(chain.from_iterable(each.members or () for each in judged))
     # EM and containment have their columns
-    if judged[0].models:
-        judges[judged[0].judge] = [each.accuracy for each in judged]
+    name = judged[0].judge
+    for label in (*members, *([name] if name not in ("em", "containment") else [])):
+        judges[label] = [_find_accuracy(each, label) for each in evaluations]
     corrected = [each.calibration.corrected for each in evaluations if each.calibration]
-    if all(each.n for each in corrected):
-        judges["corrected"] = corrected
-    judges = {name: scores for name, scores in judges.items() if len(scores) == len(evaluations)}
+    if any(each.n for each in corrected):
+        judges["corrected"] = [
+            each.calibration.corrected if each.calibration else UNDEFINED for each in evaluations
+        ]
+    sources = [each.source for each in evaluations]
+    unranked = {source for source in sources if source in bounds}
+    unranked = unranked if len(unranked) < len(sources) else set()
     rows = [
-        (each.source, *(_rank(number, scores) for scores in judges.values()))
-        for number, each in enumerate(evaluations)
+        (source, *(_rank(source, sources, scores, unranked) for scores in judges.values()))
+        for source in sources
     ]
-    text = "The rank of each row and its mean in percent. If the ranks differ, the order depends on the judge."
-    return Section("Ranks under each judge", ("answers", *judges), rows, (text,))
+    texts = [
+        "The rank of each row and its mean in percent. If the ranks differ, the order depends on the judge."
+    ]
+    if unranked:
+        texts.append(f"{', '.join(unranked)}: an upper bound, and not ranked.")
+    for label, scores in judges.items():
+        pairs = zip(sources, scores, strict=True)
+        without = [source for source, score in pairs if score.mean is None]
+        if without and label not in plain:
+            texts.append(f"{label}: no accuracy of {', '.join(without)}.")
+    return Section("Ranks under each judge", ("answers", *judges), rows, texts)
 
 
-def _rank(number: int, scores: Sequence[Estimate]) -> str:
-    mean = scores[number].mean
+def _find_accuracy(evaluation: Evaluation, judge: str) -> Estimate:
+    """Return the accuracy by a judge, or by a member of a panel."""
+    judged = evaluation.judge
+    if judged is None:
+        return UNDEFINED
+    return (
+        judged.accuracy if judge == judged.judge else (judged.members or {}).get(judge, UNDEFINED)
+    )
+
+
+def _rank(
+    source: str, sources: Sequence[str], scores: Sequence[Estimate], unranked: Collection[str]
+) -> str:
+    means = {name: score.mean for name, score in zip(sources, scores, strict=True)}
+    mean = means[source]
     if mean is None:
         return "–"
-    return f"{1 + sum(each.mean is not None and each.mean > mean for each in scores)}. ({mean:.1f})"
+    if source in unranked:
+        return f"({mean:.1f})"
+    above = [
+        each
+        for name, each in means.items()
+        if name not in unranked and each is not None and each > mean
+    ]
+    return f"{1 + len(above)}. ({mean:.1f})"
 
 
 def calibration_sections(calibrations: Sequence[tuple[str, Calibration]]) -> list[Section]:

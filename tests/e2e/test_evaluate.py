@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -119,6 +120,15 @@ def test_suggested_comparison_has_the_shared_questions(kgqa: Kgqa) -> None:
     suggested = ran.err.splitlines()[-1].partition("the newest 2: kgqa ")[2]
     assert suggested.endswith("/n5 demo/no_context/scripted/n3 --common")
     assert kgqa(*suggested.split()).code == 0
+
+
+def test_golden_is_not_ranked_under_judges(kgqa: Kgqa) -> None:
+    for method in ("golden", "no_context"):
+        assert kgqa("run", f"method={method}", "limit=3", f"output_dir={method}", *QUICK).code == 0
+    ran = kgqa("evaluate", "golden", "no_context", "judge=em")
+    ranks = ran.out.partition("Ranks under each judge")[2]
+    assert "golden: an upper bound, and not ranked." in ranks
+    assert re.search(r"^golden +\(", ranks, re.MULTILINE), ranks
 
 
 def test_common_is_silent_about_equal_questions(kgqa: Kgqa) -> None:

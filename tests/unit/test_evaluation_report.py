@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from kgqa.artifacts.evaluation import Calibration, Evaluation
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, Metrics
 from kgqa.report.evaluation import evaluations_section
@@ -16,7 +18,11 @@ def estimate(mean: float | None) -> Estimate:
 
 
 def evaluation(
-    name: str, em: float | None, accuracy: float, corrected: float | None, kappa: float | None
+    name: str,
+    em: float | None,
+    accuracy: float | None,
+    corrected: float | None,
+    kappa: float | None,
 ) -> Evaluation:
     assert METRICS.judge is not None
     calibration = Calibration(
@@ -53,6 +59,46 @@ def test_equal_means_share_a_rank() -> None:
         ("equal", "–", "–", "1. (70.0)", "1. (60.0)"),
         ("worst", "1. (50.0)", "–", "3. (30.0)", "3. (40.0)"),
     ]
+
+
+def test_upper_bound_is_not_ranked() -> None:
+    ranks = evaluations_section([GROUP], {"worst"})[-1]
+    assert [tuple(map(str, row)) for row in ranks.rows] == [
+        ("best", "1. (40.0)", "–", "1. (70.0)", "2. (50.0)"),
+        ("equal", "–", "–", "1. (70.0)", "1. (60.0)"),
+        ("worst", "(50.0)", "–", "(30.0)", "(40.0)"),
+    ]
+    assert "worst: an upper bound, and not ranked." in ranks.text
+
+
+def test_only_upper_bounds_are_ranked() -> None:
+    ranks = evaluations_section([GROUP], {"best", "equal", "worst"})[-1]
+    assert [row[3] for row in ranks.rows] == ["1. (70.0)", "1. (70.0)", "3. (30.0)"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        (evaluation("silent", 20.0, None, None, None), "kgp: no accuracy of silent."),
+        (evaluation("unlabeled", 20.0, 40.0, None, None), "corrected: no accuracy of unlabeled."),
+    ],
+    ids=["no verdicts", "no labels"],
+)
+def test_answers_without_a_verdict_are_named(changed: Evaluation, text: str) -> None:
+    ranks = evaluations_section([[*GROUP, changed]])[-1]
+    assert ranks.header == ("answers", "EM", "containment", "kgp", "corrected")
+    assert text in ranks.text
+    # the others are ranked
+    assert ranks.rows[0][3:] == ("1. (70.0)", "2. (50.0)")
+
+
+def test_own_judge_without_a_model_is_ranked() -> None:
+    group = [
+        each.replace(judge=each.judge.replace(judge="mine", models={}))
+        for each in GROUP
+        if each.judge
+    ]
+    assert "mine" in evaluations_section([group])[-1].header
 
 
 def test_sets_of_other_questions_have_their_own_ranks() -> None:
