@@ -13,7 +13,7 @@ from kgqa.artifacts.run import SCRIPTED, SCRIPTED_TARGET, SMALL_MODEL
 from kgqa.cache.stored import StoredCalls
 from kgqa.config.files import flatten
 from kgqa.config.overrides import override_group, parse_override
-from kgqa.config.run_keys import SEARCH_GROUPS
+from kgqa.config.run_keys import SEARCH_GROUPS, RunSettings
 from kgqa.config.scaffolding import find_unused_templates
 from kgqa.errors import ConfigError
 from kgqa.experiment.capabilities import check_capabilities
@@ -73,7 +73,8 @@ def check(session: Session) -> Leaks:
     _check_rankers(session, needed)
     _check_templates(session)
     # reads and checks the file
-    if (note := note_unreached_limit(experiment)) is not None:
+    settings, count = experiment.settings, len(experiment.data.questions)
+    if (note := note_unreached_limit(settings, count)) is not None:
         session.say_once(note)
     if (check_questions := getattr(experiment.method, "check", None)) is not None:
         for warning in check_questions(experiment.data.whole.questions()):
@@ -155,9 +156,8 @@ def _has_silent_judge(experiment: Experiment) -> bool:
     )
 
 
-def note_unreached_limit(experiment: Experiment) -> str | None:
+def note_unreached_limit(settings: RunSettings, count: int) -> str | None:
     """Return a line if `limit` is larger than the number of questions to which it applies, otherwise None."""
-    count, settings = len(experiment.data.questions), experiment.settings
     if settings.limit is None or settings.shard is not None or count >= settings.limit:
         return None
     is_selected = settings.ids is not None or settings.sample is not None

@@ -31,7 +31,7 @@ from kgqa.config.settings import list_reported_settings
 from kgqa.config.targets import load_run_config
 from kgqa.errors import DataError, UsageError
 from kgqa.experiment.capabilities import check_servers
-from kgqa.experiment.check import check, refuse_trained
+from kgqa.experiment.check import check, note_unreached_limit, refuse_trained
 from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.failures import report_failure
@@ -114,6 +114,9 @@ def execute(session: Session, display: Display) -> Executed:
     started, experiment = time.monotonic(), session.experiment
     if finished := find_finished_run(session):
         display.line(f"{finished.folder}: already complete")
+        note = note_unreached_limit(experiment.settings, finished.metrics.questions)
+        if note is not None:
+            display.line(note)
         return Executed(finished, was_finished=True)
     leaks = check(session)
     check_servers(session)

@@ -40,6 +40,8 @@ FINISHED = Estimated(0, 0, Range(), Range(), None)
 MODELS = ("model", "engine", "roles", "judge")
 # groups with keys of the run next to those of their class. `check_data` reads the data, and a method its triples
 MIXED = {"dataset", "collection", "kg"}
+# methods that run a program of the user
+OUTSIDE = ("command", "function")
 # keys that select questions
 SELECTING = ("sample", "sample_by", "ids", "shard", "limit", "seed")
 
@@ -97,6 +99,38 @@ def repeat_cells(named: Iterable[tuple[str, Sequence[str]]], count: int) -> list
             experiment = compose_experiment([*overrides, *changes])
             cells.append(freeze(len(cells), f"{prefix}{REPEAT}={repeat}", experiment))
     return _note_groups(cells)
+
+
+def note_equal_repeats(cells: Sequence[Cell], count: int) -> str | None:
+    """Return a line if all repeats of a cell send the same prompts and sample no reply, otherwise None.
+
+    cells: with `count` repeats of each one after the other.
+    """
+    if count == 1:
+        return None
+    equal = [
+        first
+        for first, second in zip(cells[::count], cells[1::count], strict=True)
+        if first.values.get(SET) == second.values.get(SET) and not _can_sample(first)
+    ]
+    if not equal:
+        return None
+    methods = ", ".join(dict.fromkeys(str(cell.config["choices"]["method"]) for cell in equal))
+    numbers = [first.number + repeat for first in equal for repeat in range(count)]
+    return (
+        f"note: repeats={count} has no effect on {methods} (cell {join_numbers(numbers)}): no reply is sampled, and no "
+        "few-shot set is random. All repeats have the same scores, unless the server varies its replies"
+    )
+
+
+def _can_sample(cell: Cell) -> bool:
+    """Return whether the method samples replies, or can do so because it is not a method of kgqa."""
+    node = cell.config["method"]
+    is_own = not node["_target_"].startswith("kgqa.") or cell.config["choices"]["method"] in OUTSIDE
+    temperatures = (
+        value for key, value in flatten(node).items() if key.endswith("temperature") and value
+    )
+    return is_own or any(float(value) > 0 for value in temperatures)
 
 
 def load_cell(sweep: Path, number: int) -> Cell:

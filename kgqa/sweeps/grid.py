@@ -27,7 +27,14 @@ from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import log_event, monitor_work
-from kgqa.sweeps.cells import check_metric, freeze, freeze_cells, place_cells, repeat_cells
+from kgqa.sweeps.cells import (
+    check_metric,
+    freeze,
+    freeze_cells,
+    note_equal_repeats,
+    place_cells,
+    repeat_cells,
+)
 from kgqa.sweeps.launching import check_launcher, run_in_folder
 from kgqa.sweeps.running import add_cells, open_sweep, run_cell, sweep_path, write_reports
 from kgqa.util.optional_deps import install_command
@@ -122,6 +129,8 @@ def run_sweep(request: SweepRequest, display: Display) -> SweepReport:
     axes = {override_key(axis.key): axis.values for axis in request.axes if axis.swept}
     if request.repeats is not None:
         axes[REPEAT] = tuple(map(str, range(1, request.repeats + 1)))
+        if note := note_equal_repeats(request.cells, request.repeats):
+            display.line(note)
     return run_in_folder(
         request.cells,
         request.keys.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.conftest import QUICK, Ran, run_in
+from tests.e2e.conftest import QUICK, Kgqa, Ran, run_in
 
 GOLDEN = ("method=golden", "limit=2", *QUICK)
 
@@ -45,3 +45,25 @@ def test_facts_about_models_are_no_difference(two_models: str, key: str) -> None
 )
 def test_table_of_repeats_explains_itself(sweep: Ran, text: str) -> None:
     assert text in f"{sweep.out}{sweep.err}"
+
+
+@pytest.mark.parametrize(
+    ("words", "is_noted"),
+    [
+        ("method=golden", True),
+        ("method=ircot retriever=bm25", False),
+        ("method=ircot retriever=bm25 method.demonstration_set=1", True),
+        ("method=search_agent retriever=bm25 method.temperature=1", False),
+    ],
+    ids=["greedy", "random sets", "one set", "sampled"],
+)
+def test_equal_repeats_are_noted_at_the_start(kgqa: Kgqa, words: str, is_noted: bool) -> None:
+    lines = kgqa("run", *words.split(), "limit=1", "repeats=2", *QUICK).out.splitlines()
+    start = "note: repeats=2 has no effect on "
+    assert [line.startswith(start) for line in lines[:2]] == [is_noted, False]
+
+
+def test_finished_run_names_its_limit(kgqa: Kgqa) -> None:
+    command = ("run", "method=golden", "limit=100", *QUICK)
+    outputs = [kgqa(*command).out for _ in range(2)]
+    assert ["limit=100: the dataset has 36 questions" in output for output in outputs] == [True] * 2

@@ -310,4 +310,4 @@ def test_limit_above_the_number_of_questions_is_noted(
     overrides: list[str], note: str | None
 ) -> None:
     experiment = compose_experiment(["method=golden", "dataset=demo", *overrides])
-    assert note_unreached_limit(experiment) == note
+    assert note_unreached_limit(experiment.settings, len(experiment.data.questions)) == note
