@@ -306,7 +306,8 @@ def _list_methods(name: str) -> list[str]:
 
 def name_runs(opened: Sequence[Sequence[AnsweredQuestions]], *, common: bool) -> Runs:
     """Return the runs with their repeats by letter, over the same questions. Raises as `share_questions`."""
-    shared = iter(share_questions([run for repeats in opened for run in repeats], common=common))
+    every = [run for repeats in opened for run in repeats]
+    shared = iter(share_questions(every, common=common, repeated=len(every) > len(opened)))
     rows = [list(islice(shared, len(repeats))) for repeats in opened]
     return dict(zip(LETTERS, rows, strict=False))
 
@@ -392,8 +393,12 @@ def compare_share_tests(runs: Runs) -> Scores:
     }
 
 
-def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[AnsweredQuestions]:
+def share_questions(
+    runs: list[AnsweredQuestions], *, common: bool, repeated: bool = False
+) -> list[AnsweredQuestions]:
     """Return the runs over the same questions, in the order of the first. `common`: over those that all have.
+
+    repeated: whether some are repeats of others.
 
     Raises:
         ConfigError: the questions differ, or no question is common to all.
@@ -418,7 +423,9 @@ def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[Answ
                 if ids
             ]
             command = shlex.join(["kgqa", "compare", *(each.name for each in runs), "--common"])
-            hint = f"Compare the {len(shared):,} they share: {command}"
+            # the folders of repeats would be single runs
+            remedy = "add --common" if repeated else command
+            hint = f"Compare the {len(shared):,} they share: {remedy}"
             raise ConfigError(f"different questions, {'; '.join(only)}. {hint}")
         for key in sorted(shared):
             if own[key].text != by_run[0][key].text or (

@@ -95,6 +95,17 @@ def test_a_run_is_compared_with_repeats(place: Path) -> None:
     assert "4 questions × 1 or 3 repeats" in ran.out
 
 
+def test_repeats_of_other_questions_need_common(place: Path) -> None:
+    words = ("method=no_context", "limit=5", "output_dir=five", *QUICK)
+    assert run_in(place, "run", *words).code == 0
+    ran = run_in(place, "compare", "rep/ircot", "five")
+    refused(ran, "different questions, 1 only in five")
+    assert ran.err.endswith("Compare the 4 they share: add --common\n")
+    common = run_in(place, "compare", "rep/ircot", "five", "--common").out
+    assert "(those that all runs have; B has 5)" in common
+    assert "4 questions × 1 or 3 repeats" in common
+
+
 def test_repeat_of_a_named_row_is_refused(place: Path) -> None:
     cells = json.loads((place / "outputs/sweeps/rep/sweep.json").read_text())["cells"]
     refused(run_in(place, "compare", "rep/golden", cells[1]["run"]), "the same run twice")
