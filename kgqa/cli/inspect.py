@@ -29,7 +29,7 @@ from kgqa.cli.terminal import Terminal
 from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, DataError
-from kgqa.report.changes import NamedRun, add_changes
+from kgqa.report.changes import NamedRun, add_changes, list_present_prompts
 from kgqa.report.columns import find_differing, group_texts, warn_of_missing
 from kgqa.report.exports import write_export, write_report
 from kgqa.report.paper import DEFAULT_METRICS, PaperTable, read_entries, table_file
@@ -80,6 +80,7 @@ def runs(args: Namespace, terminal: Terminal) -> None:
         if name in ("run", "questions", "EM", "F1") or any(row[number] for row in rows)
     ]
     terminal.table([header[n] for n in used], [[row[n] for n in used] for row in rows])
+    terminal.lines(list_present_prompts(text for text in differing.values() if text))
     if len(listed) > len(entries):
         terminal.line(f"{len(entries)} of {len(listed):,}. All: --limit {len(listed)}")
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.artifacts.manifest import Manifest
 from kgqa.config.prompt_runs import list_prompt_runs
 from kgqa.errors import DataError
+from kgqa.prompting import template_hash, template_names
 from kgqa.report.columns import SEPARATOR, group_texts
 
 MOST_NAMES = 3
-_PROMPT = "prompt "
+_PROMPT, _OWN_PROMPTS = "prompt ", "prompts/"
+_HASHED_PROMPT = re.compile(r"prompts/(\S+)\.j2 [0-9a-f]{6}\b")
 # of a hash
 _DIGITS = 6
 
@@ -43,7 +46,8 @@ def add_changes(runs: Iterable[NamedRun]) -> list[str]:
 def name_changes(folders: Sequence[Path], method: str) -> list[str]:
     """Return for each run of a method its prompts, own modules and data files in which the runs differ.
 
-    Each has the start of its hash, such as "prompt reader/answer 2296ab". The texts are empty if there are none.
+    Such as "prompt reader/answer of kgqa" and "prompts/reader/answer.j2". If several runs have different ones of the
+    same name, each has the start of its hash. The texts are empty if there are no differences.
     """
     try:
         runs = [_list_hashes(Manifest.read(folder)) for folder in folders]
@@ -53,19 +57,44 @@ def name_changes(folders: Sequence[Path], method: str) -> list[str]:
     changes = sorted(name for name in shared if len({run[name] for run in runs}) > 1)
     # a change of another method's prompt made no other run
     names = [name for name in changes if _is_used(name, method)] or changes
+    hashes = group_texts((run[name][1], run[name][0]) for run in runs for name in names)
     more = [] if len(names) <= MOST_NAMES else ["…"]
+    texts = [[_name_file(*run[name], hashes) for name in names[:MOST_NAMES]] for run in runs]
+    return [SEPARATOR.join([*listed, *more]) for listed in texts]
+
+
+def _name_file(name: str, sha256: str, hashes: Mapping[str, Sequence[str]]) -> str:
+    """Return the name of a file, with the start of its hash unless a template is the only one of its name."""
+    is_template = name.startswith((_PROMPT, _OWN_PROMPTS))
+    is_only = is_template and len(set(hashes[name])) == 1
+    return name if is_only else f"{name} {sha256[:_DIGITS]}"
+
+
+def list_present_prompts(texts: Iterable[str]) -> list[str]:
+    """Return a line for each own prompt that `name_changes` shows with a hash: which one the file has now."""
+    names = dict.fromkeys(name for text in texts for name in _HASHED_PROMPT.findall(text))
+    present = set(template_names()) if names else set()
     return [
-        SEPARATOR.join([*(f"{name} {run[name][:_DIGITS]}" for name in names[:MOST_NAMES]), *more])
-        for run in runs
+        f"{_OWN_PROMPTS}{name}.j2 is {template_hash(name)[:_DIGITS]} now"
+        for name in names
+        if name in present
     ]
 
 
-def _list_hashes(manifest: Manifest) -> dict[str, str]:
+def _list_hashes(manifest: Manifest) -> dict[str, tuple[str, str]]:
+    """Return the shown name and the hash of each prompt, own module and data file."""
     own = manifest.own.files if manifest.own else {}
+    prompts = {}
+    for name, sha256 in manifest.prompts.items():
+        file = f"{_OWN_PROMPTS}{name}.j2"
+        prompts[f"{_PROMPT}{name}"] = (file if file in own else f"{_PROMPT}{name} of kgqa", sha256)
+    modules = {
+        name: (name, sha256) for name, sha256 in own.items() if not name.startswith(_OWN_PROMPTS)
+    }
     return {
-        **{name: sha256 for name, sha256 in own.items() if not name.startswith("prompts/")},
-        **{f"{_PROMPT}{name}": sha256 for name, sha256 in manifest.prompts.items()},
-        manifest.dataset.file: manifest.dataset.sha256,
+        **modules,
+        **prompts,
+        manifest.dataset.file: (manifest.dataset.file, manifest.dataset.sha256),
     }
 
 

@@ -15,6 +15,7 @@ import pytest
 from kgqa.artifacts.manifest import Manifest
 from kgqa.cli.system import FIRST_RUNS
 from kgqa.extras.viewer.table import name_rows, read_rows
+from kgqa.prompting import template_hash
 from tests.e2e.conftest import Kgqa
 
 Run = Callable[[str], str]
@@ -511,20 +512,36 @@ def test_runs_with_other_prompts_differ_in_the_list(kgqa: Run, tmp_path: Path) -
         template.write_text(text, "utf-8")
     # golden does not use the ranker and trace/select
     kgqa(f"{line} ranker=lexical")
-    hashes = {
-        Manifest.read(each.parent).prompts["reader/answer"][:6]: each.parent
+    folders = {
+        "prompts/reader/answer.j2"
+        if Manifest.read(each.parent).own
+        else "prompt reader/answer of kgqa": each.parent
         for each in Path("outputs/demo").rglob("metrics.json")
     }
-    folders = list(hashes.values())
     listed = kgqa("runs")
-    names = [f"prompt reader/answer {sha256}" for sha256 in hashes]
-    assert [listed.count(name) for name in names] == [1, 1]
+    assert [listed.count(name) for name in folders] == [1, 1]
     assert "trace/select" not in listed
-    compared = kgqa(f"compare {' '.join(map(str, folders))}")
-    assert f"A  golden · {names[0]}  {folders[0]}" in compared
-    assert f"B  golden · {names[1]}  {folders[1]}" in compared
+    compared = kgqa(f"compare {' '.join(map(str, folders.values()))}")
+    lines = [f"{letter}  golden · {name}" for letter, name in zip("AB", folders, strict=True)]
+    assert [line in compared for line in lines] == [True, True]
     titles = {row.title for row in name_rows(read_rows(Path("outputs")))}
-    assert titles == {f"golden · {name}" for name in names}
+    assert titles == {f"golden · {name}" for name in folders}
+
+
+def test_variants_of_a_prompt_have_hashes(kgqa: Run, tmp_path: Path) -> None:
+    kgqa("new prompt reader/answer")
+    template = tmp_path / "prompts/reader/answer.j2"
+    hashes = []
+    for word in ("brief", "short"):
+        text = template.read_text("utf-8")
+        template.write_text(
+            text.replace("{% block user %}", f"{{% block user %}}Be {word}."), "utf-8"
+        )
+        kgqa("run method=golden dataset=demo engine=scripted limit=2")
+        hashes.append(template_hash("reader/answer")[:6])
+    listed = kgqa("runs")
+    assert [f"prompts/reader/answer.j2 {sha256}" in listed for sha256 in hashes] == [True, True]
+    assert f"prompts/reader/answer.j2 is {hashes[1]} now" in listed
 
 
 def test_sweep_names_a_changed_prompt(kgqa: Run, tmp_path: Path) -> None:
@@ -536,7 +553,7 @@ def test_sweep_names_a_changed_prompt(kgqa: Run, tmp_path: Path) -> None:
     text = template.read_text("utf-8").replace("{% block user %}", "{% block user %}Be brief.")
     template.write_text(text, "utf-8")
     out = kgqa(line)
-    assert "cell 0 has a new run with prompt reader/answer " in out
+    assert "cell 0 has a new run with prompts/reader/answer.j2 " in out
     assert f". The earlier run is {earlier}. " in out
 
 
