@@ -13,14 +13,14 @@ from string import ascii_uppercase
 
 from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.run import MADE_UP, find_cell
+from kgqa.artifacts.run import MADE_UP, UPPER_BOUNDS, find_cell, read_method
 from kgqa.artifacts.sweep import Cell, find_row
 from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.report.columns import JUDGE_ACCURACY, SEPARATOR, group_texts, list_missing
 from kgqa.report.comparison import ComparisonTable
-from kgqa.report.evaluation import CORRECTED_P, comparison_section
+from kgqa.report.evaluation import comparison_section, count_tests
 from kgqa.report.names import title_row
 from kgqa.report.page import notebook_html
 from kgqa.report.paper import name_entries, read_entry
@@ -51,7 +51,7 @@ FLIPS_HINT = (
 )
 REPEATS_TEXT = (
     "Repeats: the means of each question over the repeats are compared, with the spread between repeats in intervals "
-    "and p."
+    "and p. The questions needed do not contain this spread, because more questions do not reduce it."
 )
 FATES = ("followed", "own knowledge", "abstained", "another answer")
 # by metric and by letter: a share per question, for each repeat
@@ -189,9 +189,16 @@ def compare_answers(
     labels = name_by_differences(runs)
     reference = None if baseline is None else find_baseline(baseline, runs, labels)
     pairs = pair_runs(list(runs), reference)
-    differences = compare_rows(tested, seed, alpha=alpha, correction=correction, baseline=reference)
+    differences = compare_rows(
+        tested,
+        seed,
+        alpha=alpha,
+        correction=correction,
+        baseline=reference,
+        bounds=find_bounds(runs),
+    )
     title = f"{count_questions(runs)}, profile {profiles[0]}"
-    title += f", {pluralize(len(differences), 'test')} with {CORRECTED_P[correction][1]}"
+    title += f", {count_tests(differences, correction)}"
     shared = len(runs["A"][0].questions)
     sizes = {
         letter: max(len(run.questions) for run in repeats)
@@ -224,6 +231,12 @@ def compare_answers(
     return Comparison(
         heading, sections, names, differences, profiles[0], correction, missing, reference
     )
+
+
+def find_bounds(runs: Runs) -> set[str]:
+    """Return the letters of the runs that are upper bounds."""
+    methods = {letter: read_method(Path(repeats[0].name)) for letter, repeats in runs.items()}
+    return {letter for letter, method in methods.items() if method in UPPER_BOUNDS}
 
 
 def has_repeats(runs: Runs) -> bool:

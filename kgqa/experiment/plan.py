@@ -20,6 +20,7 @@ from kgqa.experiment.compare import (
     collect_shares,
     describe_runs,
     find_baseline,
+    find_bounds,
     has_repeats,
     label_runs,
     name_by_differences,
@@ -27,8 +28,9 @@ from kgqa.experiment.compare import (
 )
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.experiment.selection import GIVEN, QuestionSelection
+from kgqa.report.evaluation import describe_level
 from kgqa.report.section import Legend, MarkedCell, Section, Value
-from kgqa.scoring.comparison import ALPHA, Difference, pair_runs
+from kgqa.scoring.comparison import ALPHA, Difference, count_pairs
 from kgqa.scoring.power import ENOUGH, find_detectable_points, plan_questions
 from kgqa.scoring.repeats import compare_rows
 from kgqa.util.text import duration, pluralize
@@ -67,11 +69,16 @@ def plan_comparison(
     names = name_by_differences(runs)
     labels = label_runs(names)
     reference = None if baseline is None else find_baseline(baseline, runs, names)
-    tests = len(pair_runs(list(runs), reference))
-    alpha = ALPHA / tests
     scores, notes = collect_shares(runs)
-    pilots = compare_rows(choose_metrics(scores, metrics), seed, baseline=reference)
-    plans = [plan_questions(pilot, points, power=power, alpha=alpha) for pilot in pilots]
+    pilots = compare_rows(
+        choose_metrics(scores, metrics), seed, baseline=reference, bounds=find_bounds(runs)
+    )
+    pairs = count_pairs(pilots)
+    tests, alphas = sum(pairs.values()), {each: ALPHA / count for each, count in pairs.items()}
+    plans = [
+        plan_questions(pilot, points, power=power, alpha=alphas[pilot.upper_bound])
+        for pilot in pilots
+    ]
     most = max(cautious for _, cautious in plans)
     available = _count_questions(runs["A"][0], max(most, ENOUGH))
     # the questions that the dataset has, if they are fewer than planned
@@ -85,7 +92,7 @@ def plan_comparison(
             continue
         pair = [*costs[pilot.first], *costs[pilot.second]]
         smallest = [
-            find_detectable_points(pilot, count, power=power, alpha=alpha)
+            find_detectable_points(pilot, count, power=power, alpha=alphas[pilot.upper_bound])
             for count in (*([all_of_it] if all_of_it else []), pilot.n)
         ]
         *of_all, of_pilot_questions = (None if each is None else f"{each:.1f}" for each in smallest)
@@ -111,7 +118,7 @@ def plan_comparison(
     of_pilot = ("pilot shows", "pilot questions", "pilot difference")
     header = ("runs", "metric", needed_for, "cautious", *of_dataset, *costs_of_it, *of_pilot)
     test = "McNemar's exact test or the normal approximation"
-    level = f"p < {ALPHA:g} divided by {pluralize(tests, 'pair')}"
+    level = f"p < {ALPHA:g} {describe_level(pairs)}"
     at_most = f", at most {all_of_it:,}" if all_of_it else ""
     pilot_questions = len(runs["A"][0].questions)
     texts = (

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from kgqa.artifacts.sweep import Cell
 from kgqa.report.columns import JUDGE_ACCURACY, list_missing
-from kgqa.report.evaluation import CORRECTED_P, p_text
+from kgqa.report.evaluation import BOUNDS, CORRECTED_P, p_text
 from kgqa.report.names import DATASETS, title_row, title_rules
 from kgqa.report.paper import (
     TESTS,
@@ -122,9 +122,18 @@ class ComparisonTable:
             f"{rows} on the same questions of {named}{f' with {used}' if used else ''}.",
             f"Means in percent by the rules of {title_rules(self.profile)}, differences in points with 95% intervals.",
             f"n: questions that both answered. p: {TESTS}, with {CORRECTED_P[self.correction][1]} over",
-            f"{pluralize(len(self.differences), 'test')}. Bold: p < {self.differences[0].alpha:g}.",
+            f"{self._count_families()}.",
+            f"Bold: p < {self.differences[0].alpha:g}.",
         ]
         return " ".join([*parts, *note_repeats(list(self.entries.values())), *self.warnings])
+
+    def _count_families(self) -> str:
+        """Return the number of tests that are corrected together, and of those with an upper bound."""
+        apart = sum(each.upper_bound for each in self.differences)
+        others = len(self.differences) - apart
+        if not apart or not others:
+            return pluralize(apart + others, "test")
+        return f"{pluralize(others, 'test')}, and over the {apart} with {BOUNDS}"
 
     @property
     def warnings(self) -> list[str]:

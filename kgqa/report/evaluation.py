@@ -7,12 +7,14 @@ from itertools import chain
 
 from kgqa.artifacts.evaluation import Calibration, Consistency, Evaluation
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
+from kgqa.artifacts.run import UPPER_BOUNDS
 from kgqa.report.columns import JUDGE_ACCURACY
 from kgqa.report.run_report import breakdown_sections, judge_sections, scores_section
 from kgqa.report.section import Legend, MarkedCell, Section, Value
-from kgqa.scoring.comparison import ALPHA, HOLM, Difference
+from kgqa.scoring.comparison import ALPHA, HOLM, Difference, count_pairs
 from kgqa.scoring.power import ENOUGH, bound_questions
 from kgqa.scoring.questions import METRICS
+from kgqa.util.text import pluralize
 
 _UNCALIBRATED = (
     "**Warning**: this accuracy is not calibrated. It contains the errors of the judge, and its interval does not. "
@@ -216,6 +218,7 @@ def _consistency_section(checked: Sequence[tuple[str, Consistency]]) -> Section:
     return Section("Consistency of the judge", header, rows, (text,))
 
 
+BOUNDS = " and ".join(UPPER_BOUNDS)
 # the header of the corrected p-values, and the name of the correction, by the value of correction=
 CORRECTED_P = {
     HOLM: ("p (Holm)", "Holm's correction"),
@@ -251,8 +254,10 @@ def comparison_section(
         needed,
     )
     alpha = differences[0].alpha if differences else ALPHA
-    tests = len({(each.first, each.second) for each in differences}) if correction != "none" else 1
-    divided = f" at p < {alpha:g} divided by {tests} pairs" if tests > 1 else ""
+    pairs = count_pairs(differences) if correction != "none" else {}
+    divided = (
+        f" at p < {alpha:g} {describe_level(pairs)}" if max(pairs.values(), default=1) > 1 else ""
+    )
     pair = "first run minus second run" if baseline is None else f"run minus {names[baseline]}"
     higher = "first run" if baseline is None else "run"
     test = "McNemar's exact test for right or wrong, a paired permutation test for others"
@@ -260,7 +265,7 @@ def comparison_section(
     texts = (
         "Means in percent over the same questions.",
         f"Difference: {pair}, in points, with its 95 % interval. Above 0: the {higher} is higher.",
-        f"{label}: {test}, with {name} over all rows.",
+        f"{label}: {test}, with {name} over {_describe_families(differences)}.",
         f"Result: a run wins if {label} is below {alpha:g}. Equal within {wanted:g}: {is_equal}.",
         Legend("better on", "Better on: questions on which each run is better."),
         Legend("p", "p: of the same test without correction."),
@@ -271,8 +276,34 @@ def comparison_section(
         ),
         *_warn_of_few(differences, wanted),
     )
-    rows = [_difference_row(each, wanted, names, alpha / tests) for each in differences]
+    rows = [
+        _difference_row(each, wanted, names, alpha / pairs.get(each.upper_bound, 1))
+        for each in differences
+    ]
     return Section("Differences", header, rows, texts, optional=4)
+
+
+def describe_level(pairs: Mapping[bool, int]) -> str:
+    """Return by how many pairs p is divided, without and with an upper bound."""
+    without, with_bound = (pluralize(pairs.get(each, 0), "pair") for each in (False, True))
+    if len(pairs) > 1:
+        return f"divided by {without}, with {BOUNDS} by {with_bound}"
+    return f"divided by {pluralize(sum(pairs.values()), 'pair')}"
+
+
+def _describe_families(differences: Sequence[Difference]) -> str:
+    if len(count_pairs(differences)) < 2:
+        return "all rows"
+    return f"the rows without {BOUNDS}, and over those with it, because it is no competitor"
+
+
+def count_tests(differences: Sequence[Difference], correction: str) -> str:
+    """Return the number of tests, their correction, and how many are a family of their own."""
+    text = f"{pluralize(len(differences), 'test')} with {CORRECTED_P[correction][1]}"
+    if correction == "none" or len(count_pairs(differences)) < 2:
+        return text
+    apart = sum(each.upper_bound for each in differences)
+    return f"{text}, {apart} of them with {BOUNDS} as their own family"
 
 
 def _difference_row(

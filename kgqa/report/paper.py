@@ -30,7 +30,7 @@ from kgqa.report.names import DATASETS, title_model, title_retriever, title_row,
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
 from kgqa.report.shares import RunShares, Shares, read_shares
 from kgqa.report.warnings import name_doubts
-from kgqa.scoring.comparison import ALPHA, CORRECTIONS, HOLM, permutation
+from kgqa.scoring.comparison import ALPHA, HOLM, adjust, permutation
 from kgqa.scoring.questions import METRICS, show_score
 from kgqa.scoring.repeats import compare_repeats, repeated_estimate
 from kgqa.util.settings import declared_fields
@@ -273,7 +273,8 @@ class PaperTable:
     @cached_property
     def significant(self) -> dict[tuple[str, str, str], str]:
         """Return the mark of each row, group and metric that differs from the baseline after Holm's correction."""
-        adjusted = CORRECTIONS[self.correction]([p for p, _ in self.tests.values()])
+        families = [row in self.upper_bounds for row, _, _ in self.tests]
+        adjusted = adjust([p for p, _ in self.tests.values()], families, self.correction)
         return {
             place: BETTER if difference > 0 else WORSE
             for (place, (_, difference)), p in zip(self.tests.items(), adjusted, strict=True)
@@ -378,14 +379,17 @@ class PaperTable:
             else f"95% intervals: at most ±{self._widest():.1f} points.",
             "Best: bold. Second best: underlined.",
         ]
-        if self.upper_bounds:
-            bounds = " and ".join(map(self.show, self.upper_bounds))
+        bounds = " and ".join(map(self.show, self.upper_bounds))
+        if bounds:
             parts.append(f"{bounds}: an upper bound that reads the gold passages, and not ranked.")
         if self.baseline is not None:
             correction = CORRECTED_P[self.correction][1]
+            apart = sum(row in self.upper_bounds for row, _, _ in self.tests)
+            families = f"{pluralize(len(self.tests) - apart, 'test')}"
+            families += f", and over the {apart} of {bounds}" if apart else ""
             parts.append(
                 f"{BETTER} ({WORSE}): significantly better (worse) than {self.show(self.baseline)} ({TESTS}, "
-                f"p < {self.alpha:g} after {correction} over {pluralize(len(self.tests), 'test')})."
+                f"p < {self.alpha:g} after {correction} over {families})."
             )
         if any(metric in COSTS for metric in self.metrics):
             parts.append("Costs are per question, as if no reply had been cached.")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -33,7 +34,7 @@ class Difference:
     low: float  # of its 95 % interval
     high: float
     p: float
-    # p after the correction over all pairs and metrics compared
+    # p after the correction over all pairs and metrics compared, see `correct`
     adjusted: float
     # matched-pairs odds ratio if `binary`, otherwise Cohen's d of the differences
     effect: float | None
@@ -44,6 +45,8 @@ class Difference:
     deviation: float
     # it is significant if `adjusted` is below
     alpha: float = ALPHA
+    # whether one of the two is no competitor: these pairs are corrected on their own
+    upper_bound: bool = False
 
     @property
     def significant(self) -> bool:
@@ -61,13 +64,14 @@ def compare(
     alpha: float = ALPHA,
     correction: str = HOLM,
     baseline: str | None = None,
+    bounds: Collection[str] = (),
 ) -> list[Difference]:
     """Compare every pair of runs in every metric. `scores[metric][run]`: one share per question, in the same order.
 
     A metric of zeros and ones is tested by McNemar's exact test, others by a paired permutation test. Questions that
     are undefined (None) for one of the two runs, and pairs without questions, are skipped.
 
-    correction: a name of `CORRECTIONS`. baseline: see `pair_runs`.
+    correction: a name of `CORRECTIONS`. baseline: see `pair_runs`. bounds: the runs that are upper bounds.
     """
     differences = []
     for metric, runs in scores.items():
@@ -78,19 +82,41 @@ def compare(
                 if mine is not None and theirs is not None
             ]
             if pairs:
-                differences.append(_difference((metric, first, second), pairs, seed))
+                compared = _difference((metric, first, second), pairs, seed)
+                is_bound = first in bounds or second in bounds
+                differences.append(replace(compared, upper_bound=is_bound))
     return correct(differences, alpha=alpha, correction=correction)
 
 
 def correct(
     differences: Sequence[Difference], *, alpha: float = ALPHA, correction: str = HOLM
 ) -> list[Difference]:
-    """Return the differences with their p-values corrected over all of them. correction: a name of `CORRECTIONS`."""
-    adjusted = CORRECTIONS[correction]([difference.p for difference in differences])
+    """Return the differences with corrected p-values. Those with an upper bound are a family of their own."""
+    families = [each.upper_bound for each in differences]
+    adjusted = adjust([each.p for each in differences], families, correction)
     return [
         replace(difference, adjusted=p, alpha=alpha)
         for difference, p in zip(differences, adjusted, strict=True)
     ]
+
+
+def adjust(
+    values: Sequence[float], families: Sequence[bool], correction: str = HOLM
+) -> list[float]:
+    """Return the p-values in order after a correction over each of two families."""
+    adjusted = list(values)
+    for family in (False, True):
+        places = [place for place, each in enumerate(families) if each is family]
+        corrected = CORRECTIONS[correction]([values[place] for place in places])
+        for place, p in zip(places, corrected, strict=True):
+            adjusted[place] = p
+    return adjusted
+
+
+def count_pairs(differences: Iterable[Difference]) -> dict[bool, int]:
+    """Return the number of pairs of runs without and with an upper bound, each if there are any."""
+    pairs = {(each.first, each.second): each.upper_bound for each in differences}
+    return dict(sorted(Counter(pairs.values()).items()))
 
 
 def pair_runs(runs: Sequence[str], baseline: str | None = None) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import comb, fsum, sqrt
 
@@ -94,6 +94,7 @@ def compare_rows(
     alpha: float = ALPHA,
     correction: str = HOLM,
     baseline: str | None = None,
+    bounds: Collection[str] = (),
 ) -> list[Difference]:
     """Compare every pair of rows in every metric as `compare`. A row has the shares of each of its repeats.
 
@@ -105,7 +106,7 @@ def compare_rows(
         metric: {name: average_rows(repeats) for name, repeats in rows.items()}
         for metric, rows in scores.items()
     }
-    differences = compare(means, seed, correction="none", baseline=baseline)
+    differences = compare(means, seed, correction="none", baseline=baseline, bounds=bounds)
     return correct(
         [
             _add_spread(

@@ -153,6 +153,22 @@ def test_report_shows_differences_from_the_best(kgqa: Kgqa, repeats: Sequence[st
     assert f"kgqa compare {ran.folder}" in section
 
 
+def test_golden_is_a_family_of_its_own(kgqa: Kgqa) -> None:
+    words = ("method=golden,no_context,all_documents", "limit=3", "sweep.name=mine", *QUICK)
+    assert kgqa("run", "-m", *words).code == 0
+    compared = kgqa("compare", "mine", "metrics=f1", "--out", "c.md")
+    assert (
+        "3 tests with Holm's correction, 2 of them with golden as their own family" in compared.out
+    )
+    assert "Holm's correction over 1 test, and over the 2 with golden." in Path("c.md").read_text()
+    planned = kgqa("plan", "mine", "metrics=f1").out
+    assert "divided by 1 pair, with golden by 2 pairs" in planned
+    assert "family" not in kgqa("compare", "mine", "baseline=golden").out
+    kgqa("report", "mine", "--table", "paper", "--format", "md", "baseline=no_context")
+    table = Path("outputs/sweeps/mine/table.md").read_text(encoding="utf-8")
+    assert "Holm's correction over 2 tests, and over the 2 of Gold passages" in table
+
+
 @pytest.mark.parametrize("repeats", [[], ["repeats=2"]], ids=["once", "repeated"])
 def test_paper_rows_differ_by_method_settings(kgqa: Kgqa, repeats: Sequence[str]) -> None:
     command = ("run", "-m", "method=retrieve_read", "method.passages=1,2", "limit=2")

@@ -237,6 +237,41 @@ def test_corrections_by_hand(correction: str, expected: list[float]) -> None:
     assert CORRECTIONS[correction](values) == pytest.approx(expected)
 
 
+BOUNDED = {"A": [1.0] * 8 + [0.0] * 4, "B": [0.0] * 12, "C": [0.5] * 12}
+
+
+def test_pairs_with_a_bound_are_their_own_family() -> None:
+    differences = compare({"F1": BOUNDED}, seed=0, bounds={"C"})
+    alone = compare({"F1": {name: BOUNDED[name] for name in "AB"}}, seed=0)
+    assert differences[0].adjusted == alone[0].p
+    with_bound = [each for each in differences if each.upper_bound]
+    assert [(each.first, each.second) for each in with_bound] == [("A", "C"), ("B", "C")]
+    assert [each.adjusted for each in with_bound] == holm([each.p for each in with_bound])
+    # as in a comparison without upper bounds
+    assert compare({"F1": BOUNDED}, seed=0)[0].adjusted > alone[0].p
+
+
+@pytest.mark.parametrize(
+    ("bounds", "text"),
+    [
+        ({"C"}, "Holm's correction over the rows without golden, and over those with it"),
+        ({"A", "B", "C"}, "Holm's correction over all rows"),
+        (set(), "Holm's correction over all rows"),
+    ],
+    ids=["golden", "golden only", "no golden"],
+)
+def test_families_are_explained(bounds: set[str], text: str) -> None:
+    differences = compare({"F1": BOUNDED}, seed=0, bounds=bounds)
+    section = comparison_section(differences, 20.0, {name: name for name in BOUNDED})
+    assert any(text in line for line in section.text)
+    # questions for the pairs of each family
+    pairs = {True: 2, False: 1} if len(bounds) == 1 else dict.fromkeys((True, False), 3)
+    planned = [
+        plan_questions(each, 20.0, alpha=0.05 / pairs[each.upper_bound])[1] for each in differences
+    ]
+    assert [row[-1] for row in section.rows] == list(map(str, planned))
+
+
 @pytest.mark.parametrize(
     ("alpha", "is_significant"), [(0.05, True), (0.01, False)], ids=["5 %", "1 %"]
 )

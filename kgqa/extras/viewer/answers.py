@@ -8,7 +8,7 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from kgqa.artifacts.predictions import PREDICTIONS
-from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.run import UPPER_BOUNDS, FinishedRun
 from kgqa.artifacts.trace import TRACE
 from kgqa.artifacts.verdicts import RIGHT, UNSCORED, VERDICTS, judge_of, read_verdicts
 from kgqa.extras.viewer.table import Row
@@ -89,7 +89,12 @@ def compare_scores(runs: Sequence[Row]) -> list[Difference]:
         scores[JUDGE_ACCURACY] = {
             letter: [_read_share(rows[id_]) for id_ in ids] for letter, rows in answers.items()
         }
-    return compare(scores, seed=0)
+    bounds = {
+        letter
+        for letter, run in zip(ascii_uppercase, runs, strict=False)
+        if run.method in UPPER_BOUNDS
+    }
+    return compare(scores, seed=0, bounds=bounds)
 
 
 def _have_one_judge(runs: Sequence[Row]) -> bool:
