@@ -179,6 +179,32 @@ def test_questions_are_sorted_and_downloaded(browser: Browser, page: Path, tmp_p
     )
 
 
+@pytest.mark.parametrize(
+    ("votes", "shown"),
+    [
+        ([("correct", ["right"])], "correct by strict (tiny@vllm)reply: right"),
+        ([("incorrect", [])], "correct by strict (tiny@vllm)"),
+        (
+            [("correct", ["right"]), ("incorrect", ["no"])],
+            "correct by strict (tiny@vllm)correct reply: rightincorrect reply: no",
+        ),
+    ],
+    ids=["one", "without a reply", "several"],
+)
+def test_judge_and_verdict_are_named_once(
+    browser: Browser, page: Path, votes: list[tuple[str, list[str]]], shown: str
+) -> None:
+    browser.open(page)
+    judgement = {
+        "verdict": "correct",
+        "fate": "judged",
+        "judge": "strict tiny@vllm 1e4e777fed4cffe2",
+        "votes": [{"verdict": label, "replies": each, "error": None} for label, each in votes],
+    }
+    text = f"element('p', null, judgementView({json.dumps(judgement)})).textContent"
+    assert browser.value(text) == shown
+
+
 def test_own_metric_is_next_to_the_answer(browser: Browser, own_folder: Path) -> None:
     assert main(["new", "metric", "brevity"]) == 0
     assert main(["run", "method=golden", "dataset=demo", "engine=scripted", "limit=1"]) == 0

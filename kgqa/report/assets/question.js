@@ -82,7 +82,7 @@ function questionView(row, traced) {
     ["flags", flags.length ? flags : null],
     ["figures", figures.length ? element("span", { class: "marks" }, figures) : null],
   ]);
-  const marks = [mark(said, kind), mark(row.question_id), row.hops !== null && mark(`${row.hops} hops`), row.type && mark(row.type)];
+  const marks = [mark(row.em === null ? said : `${said} by exact match`, kind), mark(row.question_id), row.hops !== null && mark(`${row.hops} hops`), row.type && mark(row.type)];
   const take = traced && element("p", { class: "take" }, copying("copy answer", () => traced.answer ?? row.error ?? ""), saving("save as JSON", `${row.question_id}.json`, () => ({ row, ...traced })));
   const head = [back, element("h2", null, row.question), element("div", { class: "marks" }, marks), summary, take].filter(Boolean);
   return traced ? [...head, ...ledView(row, traced)] : [...head, elsewhereView(row)];
@@ -160,12 +160,15 @@ function takeView(call, id) {
     prompt, copying("copy reply", () => replyText(call)), saving("save as JSON", `${id}-${path}.json`, () => call));
 }
 
-/** The verdict, the judge and the replies. */
+/** The verdict, the judge and the replies. A single reply has the verdict above it. */
 function judgementView({ verdict, fate, judge, votes }) {
   const kinds = { correct: "right", incorrect: "wrong" };
-  const written = votes.map((vote) => element("p", null, mark(spaced(vote.verdict ?? "unscored"), kinds[vote.verdict]), ` ${vote.error ?? vote.replies.join(" | ")}`));
-  const said = fate === "exact" ? "an exact match, which was not sent" : judge;
-  return [element("p", null, mark(spaced(verdict), kinds[verdict]), " ", element("span", { class: "hint" }, said)), ...written];
+  const [name, ...models] = judge.split(" ").slice(0, -1); // without the hash of its settings
+  const said = fate === "exact" ? `${name}: an exact match, which was not sent` : `${name}${models.length ? ` (${models.join(", ")})` : ""}`;
+  const texts = ({ error, replies }) => error ?? (replies.length ? `reply: ${replies.join(" | ")}` : null);
+  const own = ({ verdict: each }) => votes.length > 1 && [mark(spaced(each ?? "unscored"), kinds[each]), " "];
+  const written = votes.filter((vote) => votes.length > 1 || texts(vote)).map((vote) => element("p", null, own(vote), element("span", { class: "hint" }, texts(vote))));
+  return [element("p", null, mark(spaced(verdict), kinds[verdict]), " by ", said), ...written];
 }
 
 /** The question's own passages, then those of its searches. */
