@@ -213,8 +213,16 @@ class SweepReport:
         return [*self.tables, *(section for section in (*details, *listed) if section.rows)]
 
     def csv(self) -> str:
-        """Return one line per cell with figures as numbers. A score has columns for the ends of its interval."""
-        shares, axes = columns(), self.sweep.axes
+        """Return one line per cell with figures as numbers. A score has columns for the ends of its interval.
+
+        As in the tables, scores that no cell has are omitted: noise is one of method=verify only.
+        """
+        axes = self.sweep.axes
+        shares = [
+            column
+            for column in columns()
+            if not column.score or any(column.measure(each.metrics) for each in self.done)
+        ]
         ends = [
             f"{column.label} {end}" for column in shares if column.score for end in ("low", "high")
         ]

@@ -456,6 +456,8 @@ def test_a_metric_that_is_registered_is_everywhere(
         "cell,name,method.max_answer_tokens,status,questions,EM,F1,containment,"
     )
     assert "word share low" in report.csv()
+    # of method=verify only
+    assert "noise" not in report.csv()
     mean = runs[0].metrics.score("words").mean
     assert mean is not None
     assert f"| word share | {mean:.1f}  [" in (runs[0].folder / "report.md").read_text("utf-8")
