@@ -27,6 +27,8 @@ from kgqa.util.fs import json_text, replace_file
 from kgqa.util.text import pluralize
 
 POINTS = "Plots: points of the paper's text are hollow. Ours are filled, with 95 % intervals."
+# of a value that is unknown
+MISSING = "–"
 VERDICTS: tuple[Verdict, ...] = ("agrees", "differs", "cannot tell", "not compared")
 ORDER = (
     "Two rows differ here if the 95 % interval of their paired difference excludes 0. One in 20 such intervals "
@@ -183,8 +185,18 @@ class Reproduction:
                 for line in self.lines
                 if name == (line.row if by_row else line.column) and (line.published or line.ours)
             ]
-            sections += [Section(name, header, rows)] if rows else []
+            # a narrow terminal omits the last two
+            sections += [Section(name, header, rows, optional=2)] if rows else []
         return sections
+
+    def paper_tables(self) -> list[Section]:
+        """Return the sections of `comparison` with the columns for a paper. The report has the others, and reasons."""
+        tables = []
+        for section in self.comparison():
+            header = (*section.header[:3], "ours", "95 % interval", "verdict")
+            rows = [(*row[:5], "not run" if row[3] == MISSING else row[6]) for row in section.rows]
+            tables.append(Section(section.title, header, rows))
+        return tables
 
     def order_section(self) -> Section:
         """Return the numbers of pairs of rows by order."""
@@ -328,7 +340,8 @@ def write_reproduction(table: Reproduction, folder: Path) -> Path:
     """Write report.md, .html, .tex and table.json, and return the HTML file."""
     opening = Section("", (), (), (f"`{table.command}`",))
     replace_file(folder / FILES["md"], markdown(table.heading, [opening, *table.sections()]))
-    replace_file(folder / FILES["latex"], latex(table.heading, table.comparison()))
+    by = f". Ours: {', '.join(table.answered_by)}" if table.answered_by else ""
+    replace_file(folder / FILES["latex"], latex(f"{table.heading}{by}", table.paper_tables()))
     replace_file(folder / "table.json", json_text(asdict(table)))
     return replace_file(
         folder / FILES["html"], sections_page(table.heading, table.command, table.sections())
@@ -341,12 +354,12 @@ def only_ours(table: Reproduction) -> Reproduction:
 
 
 def _line_cells(line: Line) -> tuple[str, str, str, str, str, str, str]:
-    unit, ours, value, published = line.metric.unit, line.ours, line.published, "–"
+    unit, ours, value, published = line.metric.unit, line.ours, line.published, MISSING
     if value:
         spread = "" if value.spread is None else f" ± {value.spread:g}"
         published = f"{'~' if value.approximate else ''}{_number(value.number, unit)}{spread}"
     if ours is None:
-        return published, "–", "", "", line.note, "", ""
+        return published, MISSING, "", "", line.note, "", ""
     interval = " to ".join(_rounded(end, unit) for end in ours.ends or ())
     mean = f"{_rounded(ours.mean, unit)}{'' if ours.spread is None else f' ± {ours.spread:.1f}'}"
     mean += f" ({ours.answered_text})" if ours.failed else ""

@@ -29,18 +29,26 @@ _LATEX = {
     **{sign: rf"\{sign}" for sign in "&%$#_{}"},
 }  # fmt: skip
 
-_LATEX_TABLE = r"""\begin{table}[t]
-\centering
+_LATEX_TABLE = r"""\begin{%s}[t]
+\centering%s
 \caption{%s}
-\begin{tabular}{%s}
+%s
+\end{%s}
+"""
+_TABULAR = r"""\begin{tabular}{%s}
 \toprule
 %s
 \midrule
 %s
 \bottomrule
-\end{tabular}
-\end{table}
-"""
+\end{tabular}"""
+# points of a page's text in the class article, upright and turned
+_PAGE, _TURNED = 345, 550
+# points of a character, and of the space of a column, in normal size and in footnote size
+_NORMAL, _SMALL = (5.0, 12.0), (4.2, 6.0)
+_FOOTNOTE_SIZE = "\n\\footnotesize\n\\setlength{\\tabcolsep}{3pt}"
+# packages by the command that needs them
+_PACKAGES = {"booktabs": r"\toprule", "rotating": "{sidewaystable}", "graphicx": r"\resizebox"}
 
 
 class MarkedCell(str):
@@ -156,7 +164,8 @@ def latex(title: str, sections: Iterable[Section], notices: Iterable[str] = ()) 
     tables = "\n".join(
         _latex_table(f"{each.title}: {title}", each) for each in sections if each.header
     )
-    return f"% needs \\usepackage{{booktabs}}\n{comments}\n{tables}"
+    needs = [name for name, command in _PACKAGES.items() if name == "booktabs" or command in tables]
+    return f"% needs \\usepackage{{{','.join(needs)}}}\n{comments}\n{tables}"
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:
@@ -191,11 +200,29 @@ def escape_latex(text: str) -> str:
 
 
 def _latex_table(caption: str, section: Section) -> str:
+    """Return a table. One that is wider than a page has a smaller font, then is turned, then scaled."""
     header, *rows = [
         " & ".join(map(latex_cell, row)) + r" \\" for row in (section.header, *section.rows)
     ]
     columns = "l" + "r" * (len(section.header) - 1)
-    return _LATEX_TABLE % (escape_latex(caption), columns, header, "\n".join(rows))
+    tabular = _TABULAR % (columns, header, "\n".join(rows))
+    cells = (section.header, *section.rows)
+    size, width = choose_latex_size(cells), _estimate_width(cells, _SMALL)
+    environment = "sidewaystable" if width > _PAGE else "table"
+    if width > _TURNED:
+        tabular = f"\\resizebox{{\\linewidth}}{{!}}{{%\n{tabular}}}"
+    return _LATEX_TABLE % (environment, size, escape_latex(caption), tabular, environment)
+
+
+def choose_latex_size(rows: Sequence[Sequence[str]]) -> str:
+    """Return the commands for a smaller font and less space between columns, "" if rows of cells fit a page."""
+    return _FOOTNOTE_SIZE if _estimate_width(rows, _NORMAL) > _PAGE else ""
+
+
+def _estimate_width(rows: Sequence[Sequence[str]], size: tuple[float, float]) -> float:
+    """Return about how many points wide a table is. size: those of a character and of the space of a column."""
+    character, space = size
+    return sum(character * max(map(len, column)) + space for column in zip(*rows, strict=True))
 
 
 def _markdown_cell(cell: str) -> str:

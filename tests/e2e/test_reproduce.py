@@ -50,7 +50,9 @@ def test_table_has_published_values_and_differences(kgqa: Kgqa) -> None:
     assert "| dataset | hotpotqa | dataset=demo |" in markdown
     assert "| ranker | E5-Mistral (§4.1) | ranker=lexical |" in markdown
     assert "kgqa run scoring=trace model=llama3_8b_instruct method=no_context" in markdown
-    assert (ran.folder / "report.tex").is_file()
+    assert "system & metric & published & ours & 95 \\% interval & verdict" in ran.text(
+        "report.tex"
+    )
     refused(kgqa("report", str(ran.folder)), "The same command writes its report.html again")
     runs = [Path(cell["run"]) for cell in table["cells"]]
     before = [files_of(run) for run in runs]
