@@ -137,8 +137,9 @@ def question_page(
     facts: Sequence[tuple[str, str]],
     steps: Sequence[Quotation] | None = None,
     supported: bool = True,
-    run: tuple[str, str] | None = None,
+    links: Sequence[tuple[str, str]] = (),
     notices: Sequence[str] = (),
+    rows: Sequence[QuestionRow] = (),
 ) -> Iterator[str]:
     """Yield the parts of the page of one question.
 
@@ -146,9 +147,12 @@ def question_page(
         facts: names and values about the model and the documents, shown as a table.
         steps: the quoted sentences. None: the answer is not checked against documents.
         supported: whether one of them contains the answer.
-        run: the name of the run and the address of its page, shown below the question.
+        links: names and addresses of the pages that led here, shown below the question.
         notices: warnings above the answer.
+        rows: the list of questions that it is shown with. The calls of the others are on their own pages.
     """
+    rows = rows or [question.row]
+    calls = pack(_trace(question))
     yield from page_parts(
         "question_page.html.j2",
         EXPLORER,
@@ -156,12 +160,12 @@ def question_page(
         facts=Section("", (), facts),
         steps=steps,
         supported=supported,
-        run=run,
+        links=links,
         notices=notices,
-        shown=1,
-        count=1,
-        index=_deflate([question.row]),
-        lines=[_deflate([]), pack(_trace(question))],
+        shown=len(rows),
+        count=len(rows),
+        index=_deflate([_abridge_row(row) for row in rows]),
+        lines=[_deflate([]), *(calls if row is question.row else "" for row in rows)],
     )
 
 

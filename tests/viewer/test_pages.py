@@ -609,6 +609,11 @@ def test_question_has_the_widest_column(
     assert abs(first - second) <= 1
 
 
+def without_additions(page: str) -> str:
+    """Return the page of a run without what the viewer adds."""
+    return re.sub(' data-pages="[^"]*"', "", page.replace(BACK, ""), count=1)
+
+
 def test_report_of_another_version_has_working_scripts(
     viewing: Viewing, keys: dict[str, str], folder: Path
 ) -> None:
@@ -617,7 +622,7 @@ def test_report_of_another_version_has_working_scripts(
     text = file.read_text(encoding="utf-8")
     try:
         file.write_text(re.sub(r"sha256-[^']+", "sha256-older", text), encoding="utf-8")
-        assert viewing.get(f"/run/{keys['trace']}").replace(BACK, "") == text
+        assert without_additions(viewing.get(f"/run/{keys['trace']}")) == text
     finally:
         file.write_text(text, encoding="utf-8")
 
@@ -628,7 +633,7 @@ def test_pages_of_runs_and_questions_are_sandboxed(
     cookie = {"Cookie": viewing.cookie}
     response, text = viewing.ask(f"/run/{keys['trace']}", cookie)
     file = folder / "outputs" / keys["trace"] / "report.html"
-    assert text.replace(BACK, "") == file.read_text(encoding="utf-8")
+    assert without_additions(text) == file.read_text(encoding="utf-8")
     policy = dict(
         part.split(" ", 1)
         for part in (response.getheader("content-security-policy") or "").split("; ")
@@ -675,6 +680,67 @@ def test_question_page_links_to_its_run(
     browser.press("Enter")
     browser.wait("document.querySelector('.headlines') !== null")
     assert browser.value("location.href") == f"{viewing.base}run/{keys['trace']}"
+
+
+PLACE = "document.getElementById('place')?.children[1]?.textContent"
+
+
+def wait_for_page(browser: Browser, question_id: str, place: str) -> None:
+    browser.wait(
+        f"location.pathname.startsWith('/question/') && location.hash === '#q={question_id}' && {PLACE} === '{place}'"
+    )
+
+
+def test_keys_step_through_the_questions_of_the_run(
+    browser: Browser, viewing: Viewing, keys: dict[str, str]
+) -> None:
+    browser.visit(f"{viewing.base}question/{keys['trace']}?id=2hop__demo_02#q=2hop__demo_02")
+    assert browser.value(PLACE) == "2 of 12"
+    browser.press("j")
+    wait_for_page(browser, "3hop1__demo_03", "3 of 12")
+    assert "the calls" not in browser.value("byId('opened').textContent")
+    browser.press("k")
+    wait_for_page(browser, "2hop__demo_02", "2 of 12")
+
+
+def test_keys_step_through_the_filtered_questions(
+    browser: Browser, viewing: Viewing, keys: dict[str, str]
+) -> None:
+    page = f"{viewing.base}question/{keys['trace']}?id=2hop__demo_02&hops=2"
+    browser.visit(f"{page}#q=2hop__demo_02")
+    ids = browser.value("visible.map((place) => rows[place].question_id)")
+    assert 2 < len(ids) < 12
+    browser.press("j")
+    wait_for_page(browser, ids[2], f"3 of {len(ids)}")
+    assert browser.value("byId('hops').value") == "2"
+
+
+def test_question_has_the_list_side_by_side(
+    browser: Browser, viewing: Viewing, keys: dict[str, str]
+) -> None:
+    runs = f"run={keys['trace']}&run={keys['no_context']}"
+    browser.visit(f"{viewing.base}compare?{runs}&search=which")
+    link = "document.querySelectorAll('.answers tbody td a')"
+    count = browser.value(f"{link}.length") // 2
+    assert 1 < count < 12
+    browser.value(f"{link}[0].click()")
+    browser.wait(f"{PLACE} === '1 of {count}'")
+    browser.press("j")
+    browser.wait(f"{PLACE} === '2 of {count}'")
+    browser.value("document.querySelector('header p a').click()")
+    browser.wait("document.querySelector('.answers') !== null")
+    assert browser.value(f"{link}.length") // 2 == count
+
+
+def test_run_page_opens_questions_it_has_no_calls_of(
+    browser: Browser, viewing: Viewing, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser.visit(f"{viewing.base}run/{keys['trace']}#questions")
+    browser.wait("document.querySelector('#opened h2') !== null")
+    # as if the page had no room for this one
+    browser.value("packed[3] = ''")
+    browser.value("location.hash = '#q=3hop1__demo_03'")
+    wait_for_page(browser, "3hop1__demo_03", "3 of 12")
 
 
 @pytest.mark.parametrize("key", ["//evil.example", '"><script>', "a\\b", "/../x;url=//b"])

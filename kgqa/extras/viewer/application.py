@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
@@ -112,8 +112,18 @@ class Viewer:
         )  # fmt: skip
 
     def home(self, request: Request) -> Response:
-        key = request.query_params.get("run")
-        return _html(HOME_PAGE.format(f"/run/{quote(key)}" if key else "/"))
+        """Continue to the page of a question or a run, to runs side by side, or to the table."""
+        query = request.query_params
+        key, question_id, beside = query.get("run"), query.get("id"), query.getlist("beside")
+        address = "/"
+        if key and question_id is not None:
+            others = urlencode([each for each in query.multi_items() if each[0] != "run"])
+            address = f"/question/{quote(key)}?{others}#q={quote(question_id, safe='')}"
+        elif key:
+            address = f"/run/{quote(key)}"
+        elif beside:
+            address = f"/compare?{_link_beside(beside, query, 'run', 'search')}"
+        return _html(HOME_PAGE.format(escape(address)))
 
     def favicon(self, _: Request) -> Response:
         return _html("", 204)
@@ -126,10 +136,11 @@ class Viewer:
         file = find_row(self._root, request.path_params["key"]).folder / "report.html"
         if not file.is_file():
             raise DataError(f"{file}: no report. Write it with kgqa report {file.parent}")
+        pages = f"{HOME}?{urlencode({'run': request.path_params['key']})}"
         if is_current(file):
-            return _sandbox(file.read_text(encoding="utf-8", errors="backslashreplace"))
+            return _sandbox(file.read_text(encoding="utf-8", errors="backslashreplace"), pages)
         run = FinishedRun.read(file.parent)
-        return _sandbox("".join(run_page(run, sections(run), notices(run))))
+        return _sandbox("".join(run_page(run, sections(run), notices(run))), pages)
 
     def sweep(self, request: Request) -> Response:
         """Show the report of a sweep, with links to the pages of its runs. One of another version is written again."""
@@ -154,9 +165,23 @@ class Viewer:
         return f'href="{HOME}?{urlencode({"run": run.relative_to(root).as_posix()})}"'
 
     def question(self, request: Request) -> Response:
-        """Show one question of a run with all its calls."""
-        row = find_row(self._root, request.path_params["key"])
-        question = read_answers(row).question(request.query_params.get("id", ""))
+        """Show one question of a run with all its calls, in the list of the run or of runs side by side."""
+        query, row = request.query_params, find_row(self._root, request.path_params["key"])
+        answers = read_answers(row)
+        question = answers.question(query.get("id", ""))
+        links, pages, rows = (
+            [],
+            f"{HOME}?{urlencode({'run': row.key})}",
+            list(answers.rows.values()),
+        )
+        if beside := query.getlist("beside"):
+            runs = [find_row(self._root, key) for key in beside]
+            sides = side_by_side(runs, query.get("which", ""), query.get("words", ""))
+            listed = {side[0]["question_id"] for side in sides if side[0]}
+            if question.row["question_id"] in listed:
+                rows = [each for each in rows if each["question_id"] in listed]
+            around = _link_beside(beside, query, "beside", "words")
+            links, pages = [("side by side", f"{HOME}?{around}")], f"{pages}&{around}"
         scores = {
             metric.label: question.row[name] for name, metric in METRICS.items() if metric.tested
         }
@@ -167,10 +192,11 @@ class Viewer:
         page = question_page(
             question,
             facts,
-            run=(name, f"{HOME}?{urlencode({'run': row.key})}"),
+            links=[*links, (name, f"{HOME}?{urlencode({'run': row.key})}")],
             notices=table.warn_of_simulation([row]),
+            rows=rows,
         )
-        return _sandbox("".join(page))
+        return _sandbox("".join(page), pages)
 
     def compare(self, request: Request) -> Response:
         query, first = request.query_params, _first(request)
@@ -181,6 +207,7 @@ class Viewer:
             request, "compare.html.j2", runs=runs, letters=ascii_uppercase[: len(runs)], filters=FILTERS, which=which,
             search=text, sides=sides[first : first + PAGE], first=first, count=len(sides),
             columns=table.columns_of(runs), hints=table.explain_rows(runs), tests=_list_tests(runs),
+            beside=_link_beside([run.key for run in runs], query, "beside", "words"),
             warnings=[*table.warn_of_simulation(runs), *warn_of_questions(runs)],
         )  # fmt: skip
 
@@ -255,9 +282,22 @@ def _list_tests(runs: Sequence[Row]) -> Section:
     return replace(section, text=(TESTS, *section.text[1:]))
 
 
-def _sandbox(page: str) -> Response:
-    """Return a page that can reach nothing, with a link to the table of runs."""
-    return _html(page.replace("<header>", f"<header>{BACK}", 1), headers=SANDBOX)
+def _link_beside(runs: Sequence[str], query: Mapping[str, str], run: str, words: str) -> str:
+    """Return the query of a list of questions side by side, with these names of its runs and of its search."""
+    search = query.get("words") or query.get("search", "")
+    pairs = [*((run, key) for key in runs), ("which", query.get("which", "")), (words, search)]
+    return urlencode([pair for pair in pairs if pair[1]])
+
+
+def _sandbox(page: str, pages: str = "") -> Response:
+    """Return a page that can reach nothing, with a link to the table of runs.
+
+    pages: the start of the addresses of questions that the page has no calls of.
+    """
+    page = page.replace("<header>", f"<header>{BACK}", 1)
+    if pages:
+        page = page.replace("<body>", f'<body data-pages="{escape(pages)}">', 1)
+    return _html(page, headers=SANDBOX)
 
 
 def _html(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -63,6 +63,7 @@ function filter() {
   drawn.clear();
   byId("list").scrollTop = 0;
   draw();
+  showPlace();
 }
 
 /** Adds only the visible rows to the page, so that long lists stay fast. */
@@ -111,6 +112,14 @@ function step(by) {
   if (next >= 0 && next < visible.length) location.hash = linkTo(rows[visible[next]].question_id);
 }
 
+/** Shows the place of the opened question in the list, between links to its neighbors. */
+function showPlace() {
+  const at = visible.indexOf(current);
+  byId("place").hidden = rows.length < 2 || current < 0;
+  const link = (name, key, place) => (place in visible && at >= 0 ? element("a", { href: linkTo(rows[visible[place]].question_id), title: `key ${key}` }, name) : element("span", { class: "hint" }, name));
+  byId("place").replaceChildren(link("← previous", "k", at - 1), element("span", null, at < 0 ? "not in the list" : `${at + 1} of ${visible.length}`), link("next →", "j", at + 1));
+}
+
 function intoSight(place) {
   const list = byId("list");
   const top = visible.indexOf(place) * ROW;
@@ -138,11 +147,18 @@ async function open(place, call) {
   draw();
   const traced = await traceOf(place);
   if (current !== place) return; // another question was opened
-  const page = byId("question");
-  page.replaceChildren(...questionView(rows[place], traced));
-  page.scrollTop = 0;
+  // kgqa view has a page for each question. "Back" leads to the page before this one
+  if (traced === null && document.body.dataset.pages) return location.replace(pageOf(rows[place].question_id));
+  showPlace();
+  byId("opened").replaceChildren(...questionView(rows[place], traced));
+  byId("question").scrollTop = 0;
   showCall(call);
   document.title = `${rows[place].question_id}: ${rows[place].question}`;
+}
+
+/** Returns the address of a question's page in kgqa view, where the list has the same filters. */
+function pageOf(id) {
+  return `${document.body.dataset.pages}&id=${encodeURIComponent(wellFormed(id))}&${new URLSearchParams(new FormData(byId("filters")))}`;
 }
 
 /** Opens the first wrong question, or the first one, if list and question are side by side. */
@@ -177,7 +193,7 @@ async function navigate() {
   draw();
   const place = rows.findIndex((row) => wellFormed(row.question_id) === wanted);
   if (place >= 0) await open(place, call);
-  else if (wanted !== null) byId("question").replaceChildren(element("p", { class: "hint" }, `No question ${wanted} in this run.`));
+  else if (wanted !== null) byId("opened").replaceChildren(element("p", { class: "hint" }, `No question ${wanted} in this run.`));
   else preview();
 }
 
@@ -217,6 +233,9 @@ function offer(id, values) {
 
 async function start() {
   await readRows();
+  offer("hops", rows.map((row) => row.hops));
+  offer("type", rows.map((row) => row.type));
+  for (const [name, value] of new URLSearchParams(location.search)) if (byId("filters").elements[name]) byId(name).value = value;
   filter();
   for (const id of ["outcome", "hops", "type", "order", "search"]) byId(id).addEventListener("input", filter);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
@@ -226,8 +245,6 @@ async function start() {
   addEventListener("resize", draw);
   addEventListener("hashchange", () => void navigate());
   addEventListener("keydown", pressed);
-  offer("hops", rows.map((row) => row.hops));
-  offer("type", rows.map((row) => row.type));
   for (const id of ["disputed", "unscored"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.verdict === null);
   await navigate();
   document.documentElement.dataset.ready = "yes";
