@@ -33,13 +33,15 @@ class Repeated:
 class _Variance:
     """The variance of a grand mean by its parts: of the questions, and between runs, which is at least 0.
 
-    noise: the sum of squares of the estimates of `between`, each by its degrees of freedom. count: of questions.
+    noise: the sum of squares of the estimates of `between`, each by its degrees of freedom. count: of questions. runs:
+    the fewest of a method with several.
     """
 
     questions: float
     between: float
     noise: float
     count: int
+    runs: int
 
     @property
     def total(self) -> float:
@@ -47,9 +49,13 @@ class _Variance:
 
     @property
     def freedom(self) -> float:
-        """Return the degrees of freedom (Satterthwaite, 1946)."""
+        """Return the degrees of freedom (Satterthwaite, 1946).
+
+        `between` is a difference of estimates, for which the formula can be below the fewest degrees of its parts.
+        """
         noise = self.noise + self.questions**2 / max(self.count - 1, 1)
-        return max(self.total**2 / noise, 1.0) if noise else float(max(self.count - 1, 1))
+        fewest = float(max(min(self.runs, self.count) - 1, 1))
+        return max(self.total**2 / noise, fewest) if noise else float(max(self.count - 1, 1))
 
 
 def repeated_estimate(runs: Sequence[Shares]) -> Repeated | None:
@@ -138,9 +144,9 @@ def _add_spread(
     between, noise = fsum(part.between for part in parts), fsum(part.noise for part in parts)
     if not between:
         return difference
-    variance = _Variance(
-        (difference.deviation / 100) ** 2 / difference.n, between, noise, difference.n
-    )
+    questions = (difference.deviation / 100) ** 2 / difference.n
+    runs = min(part.runs for part in parts)
+    variance = _Variance(questions, between, noise, difference.n, runs)
     moved = [
         mine - theirs
         for mine, theirs in zip(*means, strict=True)
@@ -179,7 +185,7 @@ def _analyze(table: Sequence[Sequence[float]]) -> _Variance:
     by_question = [fsum(column) / runs for column in zip(*table, strict=True)]
     questions = smooth_variance(by_question) / count
     if runs == 1 or count == 1:
-        return _Variance(questions, 0.0, 0.0, count)
+        return _Variance(questions, 0.0, 0.0, count, runs)
     center = fsum(by_question) / count
     by_run = [fsum(row) / count for row in table]
     residuals = [
@@ -191,7 +197,7 @@ def _analyze(table: Sequence[Sequence[float]]) -> _Variance:
     observed = fsum((run - center) ** 2 for run in by_run) / ((runs - 1) * runs)
     noise = observed**2 / (runs - 1) + residual**2 / ((runs - 1) * (count - 1))
     between = observed - residual
-    return _Variance(questions, between if between > _ROUNDING else 0.0, noise, count)
+    return _Variance(questions, between if between > _ROUNDING else 0.0, noise, count, runs)
 
 
 def _quantile(variance: _Variance) -> float:

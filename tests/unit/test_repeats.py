@@ -193,11 +193,22 @@ def test_spread_between_runs_widens_the_interval() -> None:
     assert widths[1] > 2 * widths[0]
 
 
-def test_interval_is_that_of_an_analysis_of_variance() -> None:
+@pytest.mark.parametrize(
+    ("shares", "is_bounded"),
+    [
+        ([[1, 1, 0, 1, 0, 0, 1, 1], [1, 0, 0, 1, 0, 0, 1, 0], [1, 1, 1, 1, 0, 1, 1, 1]], False),
+        # Satterthwaite's formula gives 1.5, although three runs have two degrees of freedom
+        ([[0, 0, 1, 0, 0, 0, 0, 0], [0, 1, 0, 0, 1, 0, 1, 1], [1, 1, 1, 1, 1, 1, 1, 0]], True),
+    ],
+    ids=["by the formula", "by the runs"],
+)
+def test_interval_is_that_of_an_analysis_of_variance(
+    shares: list[list[int]], is_bounded: bool
+) -> None:
     """Written with numpy, from the definitions of the two-way analysis."""
     from scipy.stats import t
 
-    table = np.array([[1, 1, 0, 1, 0, 0, 1, 1], [1, 0, 0, 1, 0, 0, 1, 0], [1, 1, 1, 1, 0, 1, 1, 1]])
+    table = np.array(shares)
     runs, count = table.shape
     center, by_run, by_question = table.mean(), table.mean(axis=1), table.mean(axis=0)
     residuals = table - by_run[:, None] - by_question + center
@@ -207,7 +218,9 @@ def test_interval_is_that_of_an_analysis_of_variance() -> None:
     total = questions + observed - residual
     parts = [(observed, runs - 1), (residual, (runs - 1) * (count - 1)), (questions, count - 1)]
     freedom = total**2 / sum(part**2 / own for part, own in parts)
-    low, high = wilson(center, center * (1 - center) / total, t.ppf(0.975, freedom))
+    assert bool(freedom < runs - 1) is is_bounded
+    quantile = t.ppf(0.975, max(freedom, runs - 1))
+    low, high = wilson(center, center * (1 - center) / total, quantile)
     repeated = repeated_estimate([shares_of(*map(float, row)) for row in table])
     assert repeated is not None
     estimate = repeated.estimate
