@@ -212,12 +212,13 @@ INSPECT_COMMANDS = (
     Command(
         "explain",
         "show the causes of wrong answers, next to those of a baseline",
-        """kgqa explain demo/trace baseline=demo/all_documents
+        """kgqa explain demo/trace demo/all_documents
         kgqa explain last""",
         "kgqa.cli.score:explain",
         """
         RUN            a run: its folder, the start of its name, SWEEP/METHOD, or last (the last finished run)
-        [key=value …]  baseline=RUN on the same questions, seed=0 of the intervals""",
+        [BASELINE]     another run on the same questions, to compare with. The same as baseline=RUN
+        [key=value …]  baseline=RUN, seed=0 of the intervals""",
         ("baseline", "seed"),
         only_own=True,
     ),

@@ -213,8 +213,11 @@ def explain(args: Namespace, terminal: Terminal) -> None:
     """Show the causes of wrong answers."""
     values = override_values(args.overrides)
     seed = check_value("seed", values.get("seed", "0"), Natural)
-    run, name = find_run(args.positionals[0]), values.get("baseline")
-    baseline = find_run(name) if name else None
+    name, *others = args.positionals
+    if others and "baseline" in values:
+        raise ConfigError(f"baseline={values['baseline']}: {others[0]} is the baseline. Name one")
+    named = others[0] if others else values.get("baseline")
+    run, baseline = find_run(name), find_run(named) if named else None
     if baseline:
         refuse_repeated([baseline, run])
     explanation = explain_run(run, baseline, seed=seed)

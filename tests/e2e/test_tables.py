@@ -331,6 +331,18 @@ def test_explain_names_the_questions_of_both(kgqa: Kgqa, limit: int, text: str) 
     assert text in kgqa("explain", "mine", "baseline=base").out.splitlines()
 
 
+@pytest.mark.usefixtures("two_runs")
+def test_explain_accepts_the_baseline_as_a_second_run(kgqa: Kgqa) -> None:
+    first, second = METHODS[:2]
+    outputs = [kgqa("explain", first, word).out for word in (second, f"baseline={second}")]
+    assert outputs[0] == outputs[1]
+    assert f"baseline: {second}" in outputs[0]
+    refused(
+        kgqa("explain", first, second, f"baseline={second}"),
+        f"baseline={second}: {second} is the baseline. Name one",
+    )
+
+
 def test_explain_needs_common_questions(kgqa: Kgqa) -> None:
     assert kgqa("run", "method=golden", "ids=[2hop__demo_01]", "output_dir=a", *QUICK).code == 0
     assert kgqa("run", "method=golden", "ids=[2hop__demo_02]", "output_dir=b", *QUICK).code == 0
