@@ -1,7 +1,7 @@
 """Lay out tables in a number of columns.
 
 Lines break between words only, never inside a word, a figure or its interval. If a table is too wide for a terminal, it
-loses its least important columns, then the column with the longest words gets a line of its own in each row.
+loses its least important columns, then a column gets its own line in each row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INDENT = 2
 FOLDED, NARROW = 24, 12
 # spaces next to a word, and after a comma that is not in brackets. Others belong to a figure: 45.2 [40, 51]
 _BREAK = re.compile(r"\s+(?=[^\W\d_]{2})|(?<=[^\W\d_]{2})\s+|(?<=,)\s+(?![^\[(]*[\])])")
-_FIGURE = re.compile(r"$|–|[-+–<]?[\d,.:]+(?!\w)")
+_FIGURE = re.compile(r"$|–|[-−+–<~]?[\d,.:]+(?!\w)")
 
 Cell = str | Text | int | float | None  # None is empty
 Cells = Sequence[Cell]  # of one row
@@ -151,11 +151,13 @@ def lay_out(
 
     First the last `optional` columns are omitted, then texts are folded more, then a column is stacked, then more
     columns are omitted. Each with brief cells, if the complete ones do not fit. stack: the column for its own line
-    (default: that with the longest word). Without `narrows` all columns stay side by side, and the table can be wider.
+    (default: the first one, or that with the longest word, without columns of figures). Without `narrows` all columns
+    stay side by side, and the table can be wider.
     """
     count = max(len(header), *map(len, rows), 0)
+    names: list[str] = [getattr(name, "brief", name) for name in header]
     briefs = [[getattr(cell, "brief", cell) for cell in row] for row in rows]
-    tables = [_list_columns(header, cells, count) for cells in (rows, briefs)]
+    tables = [_list_columns(header, rows, count), _list_columns(names, briefs, count)]
     layouts = [Layout(columns) for columns in tables]
     if narrows:
         least = max(0, count - optional)
@@ -163,22 +165,24 @@ def lay_out(
         if stack is None:
             layouts.append(Layout(tables[-1][:least], NARROW))
         layouts += [
-            Layout(each[:last], NARROW, _choose_stacked(each[:last], stack))
+            Layout(each[:last], NARROW, stacked)
             for last in range(count, 1, -1)
             for each in tables
+            for stacked in _list_stacked(each[:last], stack)
         ]
     return next((layout for layout in layouts if layout.least <= width), layouts[-1])
 
 
-def _choose_stacked(columns: Sequence[_Column], wanted: int | None) -> int | None:
+def _list_stacked(columns: Sequence[_Column], wanted: int | None) -> list[int | None]:
+    """Return the columns that can have their own line, the best first. A table of figures has none."""
     if wanted is not None and wanted < len(columns):
-        return wanted
+        return [wanted]
     sizes = {
         number: (each.longest_piece, each.natural)
         for number, each in enumerate(columns)
         if not each.is_figures
     }
-    return max(sizes, key=lambda number: sizes[number]) if sizes else None
+    return [min(sizes), max(sizes, key=lambda number: sizes[number])] if sizes else [None]
 
 
 def _list_columns(header: Sequence[str], rows: Sequence[Cells], count: int) -> list[_Column]:

@@ -167,7 +167,7 @@ class Reproduction:
         by_row = self.is_figure and len(self.rows) <= len(self.columns)
         models = self.answered_by
         named = ", ".join(models) if len(models) <= _NAMED else f"{len(models)} models"
-        ours = f"ours ({named})" if models else "ours"
+        ours = MarkedCell(f"ours ({named})" if models else "ours", brief="ours")
         compared = (
             "published",
             ours,

@@ -46,6 +46,11 @@ def test_narrow_terminal_omits_columns(width: int, header: list[str], cell: str)
     assert (layout.header, layout.columns[0].cells[0].plain) == (header, cell)
 
 
+def test_header_can_be_brief() -> None:
+    layout = lay_out((MarkedCell("ours (a_model)", brief="ours"),), [(1.0,)], 8)
+    assert layout.header == ["ours"]
+
+
 def test_long_texts_are_folded_before_words() -> None:
     lines = texts(("run", "meaning"), [("a", "word " * 5 + "end")], 28)
     assert lines == ["run  meaning", "a    word word word word", "     word end"]
@@ -73,9 +78,20 @@ def test_long_name_is_on_its_own_line() -> None:
     ]
 
 
-def test_column_of_figures_is_not_stacked() -> None:
-    layout = lay_out(("hops", "EM", "F1"), [(2, INTERVAL, INTERVAL)], 30)
+@pytest.mark.parametrize("figure", [INTERVAL, "−12.5 [3, 4]", "+0.0 (p 1.000)"])
+def test_column_of_figures_is_not_stacked(figure: str) -> None:
+    layout = lay_out(("hops", "EM", "F1"), [(2, figure, figure)], 30)
     assert (layout.header, layout.stacked) == (["hops", "EM"], None)
+
+
+@pytest.mark.parametrize(
+    ("row", "stacked"),
+    [(("a setting", "words", "x" * 24), 0), (("a", "b", NAME), 2)],
+    ids=["first column", "longest word"],
+)
+def test_first_column_is_stacked_if_that_is_enough(row: Cells, stacked: int) -> None:
+    layout = lay_out(("setting", "paper", "here"), [row], 36)
+    assert (layout.stacked, len(layout.columns)) == (stacked, 3)
 
 
 def test_chosen_column_is_stacked() -> None:
