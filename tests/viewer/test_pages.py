@@ -30,10 +30,11 @@ from kgqa.extras.viewer.application import BACK
 from kgqa.extras.viewer.table import Row, find_row, group_cells, list_cells, read_rows
 from kgqa.report.columns import Measured
 from kgqa.report.exports import write_report
-from kgqa.report.page import svg, template_environment
+from kgqa.report.page import svg
 from kgqa.report.plots import Bar, BarPlot
 from kgqa.report.questions import RunQuestions
 from kgqa.runtime.monitor import Heartbeat
+from kgqa.scoring.questions import BUILT_IN, Metric
 from kgqa.util import optional_deps as extras
 from kgqa.util.optional_deps import install_command
 from tests.e2e.browser import Browser
@@ -379,13 +380,21 @@ def test_only_headline_scores_show_their_interval(viewing: Viewing) -> None:
     )
 
 
-@pytest.mark.parametrize(("name", "is_score"), [("judge accuracy", True), ("containment", False)])
-def test_phone_shows_headline_scores(name: str, is_score: bool) -> None:
-    template = template_environment("kgqa.extras.viewer").get_template("cell.html.j2")
-    values = {"texts": table.TEXTS, "with_intervals": table.WITH_INTERVALS}
-    run = replace(ROWS[0], figures={name: Measured(50.0, 40.0, 60.0)})
-    # the style sheet hides other figures there
-    assert ("figure score" in template.make_module(values).cell(run, name)) is is_score  # type: ignore[attr-defined]
+def test_phone_shows_scores_first_and_all_figures(browser: Browser, viewing: Viewing) -> None:
+    browser.resize(390, 844)
+    browser.visit(f"{viewing.base}?sort=-EM")
+    cells = "[...document.querySelectorAll('tbody tr:first-child td[data-name]')]"
+    order = ".sort((a, b) => a.offsetTop - b.offsetTop).map((each) => each.dataset.name)"
+    shown = browser.value(f"{cells}.filter((each) => each.offsetHeight){order}")
+    assert shown[:2] == ["EM", "F1"]
+    assert {"containment", "calls", "tokens", "questions"} <= set(shown[2:])
+    assert browser.value(PHONE) <= 390
+
+
+def test_own_metric_is_among_the_first_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Metric("brevity", "Brevity", lambda row: 1.0, column=True, tested=True)
+    monkeypatch.setitem(BUILT_IN, "brevity", own)
+    assert table.list_scores()[:3] == ["EM", "F1", "Brevity"]
 
 
 def test_scripted_replies_are_no_model(viewing: Viewing) -> None:

@@ -268,7 +268,8 @@ class Viewer:
 
         text = template_environment("kgqa.extras.viewer").get_template(template).render(
             view=request.url.path, folder=escape_control(str(self._root)), link=link, page=PAGE,
-            texts=TEXTS, with_intervals=table.WITH_INTERVALS, **values,
+            texts=TEXTS, with_intervals=table.WITH_INTERVALS, scores=table.list_scores(), short=table.shorten_name,
+            **values,
         )  # fmt: skip
         return _html(text, status)
 

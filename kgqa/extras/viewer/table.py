@@ -38,6 +38,7 @@ from kgqa.report.section import FILES
 from kgqa.report.shares import read_judge
 from kgqa.report.warnings import find_doubts
 from kgqa.runtime.monitor import read_heartbeats
+from kgqa.scoring.questions import METRICS as SCORES
 from kgqa.util.places import outputs
 from kgqa.util.text import pluralize
 
@@ -52,6 +53,8 @@ _CHANGES, _MOST = 3, 5
 COSTS = ("USD / question", "tokens / question")
 # scores with their intervals in the table. Other scores have theirs in a tooltip, so that the table fits a laptop
 WITH_INTERVALS = ("EM", "F1", JUDGE_ACCURACY, CORRECTED_ACCURACY)
+# costs per question and counts, which a narrow page shows below the scores
+_SUFFIXES = (" / question", " questions")
 NO_MODEL = "no model"
 SELECTION = "selection"
 SELECTIONS = (
@@ -291,6 +294,19 @@ def columns_of(rows: Sequence[Row]) -> list[str]:
         column.label for column in columns() if any(column.label in row.figures for row in rows)
     )
     return ["dataset", "model", *figures, "questions", "status", "written"]
+
+
+def list_scores() -> list[str]:
+    """Return the columns that a narrow page shows first: tested scores, with those of your own metrics."""
+    tested = [metric.label for metric in SCORES.values() if metric.tested]
+    return [*tested, JUDGE_ACCURACY, CORRECTED_ACCURACY]
+
+
+def shorten_name(column: str) -> str:
+    """Return the head of a column."""
+    for suffix in _SUFFIXES:
+        column = column.removesuffix(suffix)
+    return column
 
 
 def name_rows(rows: Sequence[Row]) -> list[Row]:
