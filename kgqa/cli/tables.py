@@ -24,7 +24,7 @@ INDENT = 2
 # a longer text is folded in no fewer columns, and in no fewer if the table is still too wide
 FOLDED, NARROW = 24, 12
 # spaces next to a word, and after a comma that is not in brackets. Others belong to a figure: 45.2 [40, 51]
-_BREAK = re.compile(r"\s+(?=[^\W\d_]{2})|(?<=[^\W\d_]{2})\s+|(?<=,)\s+(?![^\[(]*[\])])")
+_BREAK = re.compile(r"\s+(?=[^\W\d_]{2})|(?<=[^\W\d_]{2})\s+|(?<=,)\s+(?![^\[(]{0,20}[\])])")
 _FIGURE = re.compile(r"$|–|[-−+–<~]?[\d,.:]+(?!\w)")
 
 Cell = str | Text | int | float | None  # None is empty
@@ -132,8 +132,9 @@ class Layout:
                 at = number - (height - len(folded)) * is_header
                 text = folded[at] if 0 <= at < len(folded) else Text()
                 space = " " * (width - cell_len(text.plain))
-                parts = (space, text) if column.is_figures else (text, space)
-                line.append_text(Text.assemble(*parts, " " * GAP))
+                line.append(space if column.is_figures else "")
+                line.append_text(text)
+                line.append(" " * GAP if column.is_figures else f"{space}{' ' * GAP}")
             line.rstrip()
             yield line
 
@@ -157,7 +158,10 @@ def lay_out(
     count = max(len(header), *map(len, rows), 0)
     names: list[str] = [getattr(name, "brief", name) for name in header]
     briefs = [[getattr(cell, "brief", cell) for cell in row] for row in rows]
-    tables = [_list_columns(header, rows, count), _list_columns(names, briefs, count)]
+    tables = [_list_columns(header, rows, count)]
+    # measuring all words of a long table takes time
+    if (names, briefs) != (list(header), list(map(list, rows))):
+        tables.append(_list_columns(names, briefs, count))
     layouts = [Layout(columns) for columns in tables]
     if narrows:
         least = max(0, count - optional)
