@@ -10,7 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+from scipy.stats import binom
 
 from kgqa.report.page import svg
 from kgqa.report.plots import Plot, Point, Series, log_ticks, ticks
@@ -359,6 +361,65 @@ def test_smallest_margin_and_prediction(
 def test_tokens_are_predicted_by_our_errors(ours: Ours, predicted: bool) -> None:
     delta = compare_with_published(of(100.0, 500), ours, "tokens")
     assert delta.predicted is predicted
+
+
+@pytest.mark.parametrize(
+    ("published", "right", "questions", "predicted"),
+    [
+        # 0.9615 ** 40 = 0.21, ** 60 = 0.095, ** 120 = 0.009
+        pytest.param(3.85, 0, 40, True, id="none of 40"),
+        pytest.param(3.85, 0, 60, True, id="none of 60"),
+        pytest.param(3.85, 0, 120, False, id="none of 120"),
+        pytest.param(96.15, 40, 40, True, id="all of 40"),
+        pytest.param(96.15, 120, 120, False, id="all of 120"),
+        pytest.param(0.0, 0, 40, True, id="zero as published"),
+        pytest.param(0.0, 5, 40, False, id="zero was published"),
+        pytest.param(100.0, 40, 40, True, id="all as published"),
+        # a share of a question more than 0 is not below 0
+        pytest.param(8.32, 0.4, 40, True, id="F1 near zero"),
+    ],
+)
+def test_prediction_near_the_ends_is_binomial(
+    published: float, right: float, questions: int, predicted: bool
+) -> None:
+    ours = Ours(100 * right / questions, 0, 100, questions)
+    assert compare_with_published(of(published, 2417), ours, "%").predicted is predicted
+
+
+def _coverage(published: Value, chances: np.ndarray, step: float, questions: int) -> float:
+    """Return the chance that a second sample is predicted. chances: of each sum of its scores, in steps."""
+    means = (100 * step * place / questions for place in range(len(chances)))
+    return sum(
+        float(chance)
+        for mean, chance in zip(means, chances, strict=True)
+        if compare_with_published(published, Ours(mean, 0, 100, questions), "%").predicted
+    )
+
+
+@pytest.mark.parametrize("share", [0.001, 0.0385, 0.2, 0.5, 0.99])
+@pytest.mark.parametrize(("asked", "questions"), [(40, 40), (30, 80), (200, 40)])
+def test_prediction_covers_second_samples(share: float, asked: int, questions: int) -> None:
+    """Over all published samples and all second samples of right and wrong answers, at least 95 % are inside."""
+    first = binom.pmf(np.arange(asked + 1), asked, share)
+    second = binom.pmf(np.arange(questions + 1), questions, share)
+    covered = sum(
+        chance * _coverage(of(100 * right / asked, asked), second, 1, questions)
+        for right, chance in enumerate(first)
+        if chance > 1e-6
+    )
+    assert covered >= 0.95
+
+
+@pytest.mark.parametrize("mean", [0.01, 0.0832, 0.3])
+@pytest.mark.parametrize("questions", [40, 60])
+def test_prediction_of_f1_covers_second_samples(mean: float, questions: int) -> None:
+    # of 0, 1/4, 1/2, 3/4 and 1
+    scores = np.array([1 - mean / 0.8, *(mean / 0.8 * np.array([0.1, 0.2, 0.1, 0.6]))])
+    mean = float(scores @ np.arange(5)) / 4
+    sums = np.array([1.0])
+    for _ in range(questions):
+        sums = np.convolve(sums, scores)
+    assert _coverage(of(100 * mean, 100_000), sums, 0.25, questions) >= 0.95
 
 
 def test_only_published_values_have_a_verdict() -> None:
