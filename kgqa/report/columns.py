@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from kgqa.artifacts.metrics import UNDEFINED, Estimate, Metrics
+from kgqa.artifacts.metrics import UNDEFINED, Estimate, JudgeMetrics, Metrics
 from kgqa.artifacts.sweep import REPEAT, SET, Cell
 from kgqa.scoring.questions import METRICS, show_score
 from kgqa.util.text import pluralize
@@ -16,6 +16,7 @@ T = TypeVar("T")
 Key = TypeVar("Key", bound=Hashable)
 # between the settings in the name of a run
 SEPARATOR = " · "
+MIXED_JUDGES = "Judge accuracy is by different judges, and neither ranked nor tested"
 JUDGE_ACCURACY, CORRECTED_ACCURACY = "judge accuracy", "judge accuracy, corrected"
 # keys with values that need no key next to them
 _SELF_EXPLANATORY = ("method", "model", "dataset", "retriever")
@@ -132,6 +133,28 @@ def group_texts(texts: Iterable[tuple[T, Key]]) -> dict[Key, list[T]]:
     for owner, text in texts:
         groups.setdefault(text, {})[owner] = None
     return {text: list(owners) for text, owners in groups.items()}
+
+
+def group_judges(judged: Iterable[tuple[T, JudgeMetrics | None]]) -> dict[str, list[T]]:
+    """Return each judge with its models, and the runs (or their names) that it judged.
+
+    A judge's settings, such as its prompt, are a hash in its identity. It is shown if the names do not separate judges.
+    """
+    names = dict[str, str]()
+    owners = list[tuple[T, str]]()
+    for owner, judge in judged:
+        if judge:
+            name = " ".join((judge.judge, *judge.models.values()))
+            owners.append((owner, judge.identity or name))
+            names[judge.identity or name] = name
+    is_unique = len({*names.values()}) == len(names)
+    groups = group_texts(owners)
+    return {names[each] if is_unique else each: groups[each] for each in groups}
+
+
+def list_judges(judges: Mapping[str, Sequence[str]], noun: str = "") -> str:
+    """Return the judges of `group_judges`, each with what it judged: "em (A, B), kgp (C)"."""
+    return ", ".join(f"{name} ({noun}{', '.join(owners)})" for name, owners in judges.items())
 
 
 def join_names(sentences: Iterable[tuple[str, str]]) -> list[str]:

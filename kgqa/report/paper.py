@@ -20,8 +20,11 @@ from kgqa.report.columns import (
     CORRECTED_ACCURACY,
     COSTS,
     JUDGE_ACCURACY,
+    MIXED_JUDGES,
     Measured,
     describe_extraction,
+    group_judges,
+    list_judges,
     list_missing,
     name_by_settings,
 )
@@ -267,6 +270,7 @@ class PaperTable:
             for row in others
             for group in self.groups
             for metric in self.metrics
+            if not self._has_mixed_judges(group, metric)
         ]
         return {place: tested for place in places if (tested := self._test(*place))}
 
@@ -322,10 +326,11 @@ class PaperTable:
             return [self._cost_cell(metric, value) for value in values]
         sign = -1 if metric in METRICS and METRICS[metric].lower_is_better else 1
         numbers = [None if value is None else round(value, 1) for value in values]
+        unranked = self.rows if self._has_mixed_judges(group, metric) else self.upper_bounds
         contest = {
             sign * value
             for row, value in zip(self.rows, numbers, strict=True)
-            if value is not None and row not in self.upper_bounds
+            if value is not None and row not in unranked
         }
         ranked = sorted((value for value in contest if value), reverse=True)
         marks = dict(zip(ranked, ("best", "second"), strict=False)) if len(contest) > 1 else {}
@@ -335,7 +340,7 @@ class PaperTable:
             else MarkedCell(
                 f"{value:.1f}{self._interval(row, group, metric)}"
                 f"{self.significant.get((row, group, metric), '')}",
-                marks.get(sign * value, "") if value and row not in self.upper_bounds else "",
+                marks.get(sign * value, "") if value and row not in unranked else "",
             )
             for row, value in zip(self.rows, numbers, strict=True)
         ]
@@ -382,13 +387,13 @@ class PaperTable:
         bounds = " and ".join(map(self.show, self.upper_bounds))
         if bounds:
             parts.append(f"{bounds}: an upper bound that reads the gold passages, and not ranked.")
-        if self.baseline is not None:
+        if self.tests:
             correction = CORRECTED_P[self.correction][1]
             apart = sum(row in self.upper_bounds for row, _, _ in self.tests)
             families = f"{pluralize(len(self.tests) - apart, 'test')}"
             families += f", and over the {apart} of {bounds}" if apart else ""
             parts.append(
-                f"{BETTER} ({WORSE}): significantly better (worse) than {self.show(self.baseline)} ({TESTS}, "
+                f"{BETTER} ({WORSE}): significantly better (worse) than {self.show(self.baseline or '')} ({TESTS}, "
                 f"p < {self.alpha:g} after {correction} over {families})."
             )
         if any(metric in COSTS for metric in self.metrics):
@@ -410,6 +415,7 @@ class PaperTable:
         return [
             *warn_of_simulation(self.entries),
             *name_doubts((name, run.metrics) for name, run in self._name_runs()),
+            *self._name_judges(),
             *self._note_repeats(),
             *([list_missing(self.missing)] if self.missing else []),
             *([f"{failed} questions failed and count as wrong."] if failed else []),
@@ -422,14 +428,43 @@ class PaperTable:
             ),
         ]
 
+    def _judges(self, dataset: str | None = None) -> dict[str, list[str]]:
+        """Return each judge of a dataset, or of the table, with the names of its rows."""
+        return group_judges(
+            (name, judge)
+            for name, entry in self._name_entries()
+            if dataset in (None, entry.dataset)
+            for judge in (repeat.judge for repeat in entry.repeats)
+        )
+
+    def _has_mixed_judges(self, group: str, metric: str) -> bool:
+        """Return whether the rows of a column have accuracies by different judges, which cannot be compared."""
+        datasets = self.datasets if group == MEAN else [group]
+        return metric == "judge" and any(len(self._judges(each)) > 1 for each in datasets)
+
+    def _name_judges(self) -> list[str]:
+        """Return a sentence with the judge, or with the rows of each judge if there are several."""
+        if not {"judge", "corrected"} & {*self.metrics}:
+            return []
+        judges = self._judges()
+        if len(judges) < 2:
+            return [f"Judge: {judge}." for judge in judges]
+        columns = [(group, metric) for group in self.groups for metric in self.metrics]
+        is_mixed = any(self._has_mixed_judges(*column) for column in columns)
+        return [f"{MIXED_JUDGES if is_mixed else 'Judges'}: {list_judges(judges)}."]
+
     def _name_runs(self) -> Iterator[tuple[str, FinishedRun]]:
         """Yield each run with the name of its row, and of its dataset if there are several."""
+        for name, entry in self._name_entries():
+            for run in (entry.run, *entry.others):
+                yield name, run
+
+    def _name_entries(self) -> Iterator[tuple[str, Entry]]:
         for entry in self.entries:
             name = self.show(self.names[id(entry)])
             if len(self.datasets) > 1:
                 name = f"{name} on {DATASETS.get(entry.dataset, entry.dataset)}"
-            for run in (entry.run, *entry.others):
-                yield name, run
+            yield name, entry
 
     @property
     def has_repeats(self) -> bool:

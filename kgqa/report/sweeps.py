@@ -14,13 +14,16 @@ from kgqa.artifacts.sweep import REPEAT, Cell, Sweep
 from kgqa.errors import DataError
 from kgqa.report.columns import (
     JUDGE_ACCURACY,
+    MIXED_JUDGES,
     SEPARATOR,
     Column,
     Measured,
     columns,
     describe_extraction,
     dollars,
+    group_judges,
     group_texts,
+    list_judges,
     tokens,
 )
 from kgqa.report.evaluation import CORRECTED_P, difference_text, p_text
@@ -44,7 +47,6 @@ NOTE = (
     "significantly below the best of its column (paired test over the same questions, p < 0.05 after Holm's "
     "correction over the column). Costs are computed as if no reply had been cached."
 )
-MIXED_JUDGES = "Judge accuracy is by different judges, and neither ranked nor tested"
 UPPER_BOUND = "golden reads the gold passages. It is an upper bound, and not ranked."
 
 
@@ -143,10 +145,7 @@ class SweepReport:
         notes += [REPEATS_NOTE] if any(row.is_repeated for row in group) else []
         notes += [UPPER_BOUND] if bounds else []
         if len(judges) > 1:
-            listed = ", ".join(
-                f"{name} (cell {', '.join(cells)})" for name, cells in judges.items()
-            )
-            notes.append(f"{MIXED_JUDGES}: {listed}.")
+            notes.append(f"{MIXED_JUDGES}: {list_judges(judges, 'cell ')}.")
         notes += describe_extraction(_name_runs(group, axes))
         full_title = SEPARATOR.join([*_list_common(group), title])
         return Section(full_title, header, rows, notes, plots=_plots(group, axes))
@@ -300,12 +299,7 @@ def _list_common(group: Sequence[SweepRow]) -> list[str]:
 
 def _list_judges(group: Sequence[SweepRow]) -> dict[str, list[str]]:
     """Return each judge with its models, and the numbers of its cells."""
-    return group_texts(
-        (row.numbers, " ".join((each.judge.judge, *each.judge.models.values())))
-        for row in group
-        for each in row.metrics
-        if each.judge
-    )
+    return group_judges((row.numbers, each.judge) for row in group for each in row.metrics)
 
 
 def _find_bounds(group: Sequence[SweepRow]) -> set[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -16,6 +16,7 @@ import pytest
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, Metrics
 from kgqa.config.files import config_files
 from kgqa.errors import ConfigError
+from kgqa.report.columns import group_judges
 from kgqa.report.names import METHODS, RETRIEVERS, title_model
 from kgqa.report.paper import Entry, PaperTable, name_entries
 from kgqa.report.shares import RunShares
@@ -36,6 +37,7 @@ class Simulated(Entry):
     """A run with these shares of right answers by metric."""
 
     values: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    judge: str = ""
 
     @cached_property
     def shares(self) -> RunShares:
@@ -44,7 +46,11 @@ class Simulated(Entry):
             for name, own in self.values.items()
         }
         ids = next(iter(by_score.values()))
-        return RunShares((self.dataset, "musique", *ids), by_score, None)
+        judge = SimpleNamespace(
+            judge=self.judge, models={}, identity=f"{self.judge} 0", warnings=()
+        )
+        key = (self.dataset, "musique", *ids)
+        return RunShares(key, by_score, cast(Any, judge) if self.judge else None)
 
     def estimate(self, metric: str) -> Estimate:
         if metric not in self.values:
@@ -77,6 +83,58 @@ def test_an_upper_bound_is_not_ranked() -> None:
     table = PaperTable(rows, ["em"])
     assert [mark for _, mark in column(table)] == ["", "best", "second"]
     assert "Gold passages: an upper bound" in table.caption
+
+
+def judged_table(*judges: str, datasets: Sequence[str] = ("hotpotqa",)) -> PaperTable:
+    """Return a table of EM and judge accuracy with a row per judge and dataset."""
+    rows = [
+        Simulated(
+            cast(Any, fake_run(f"by_{judge}", dataset)),
+            values={
+                name: [float(question < 9 * n) for question in range(20)]
+                for name in ("judge", "em")
+            },
+            judge=f"{judge}_{dataset}",
+        )
+        for dataset in datasets
+        for n, judge in enumerate(judges, 1)
+    ]
+    return PaperTable(rows, ["judge", "em"], baseline=f"by_{judges[0]}")
+
+
+@pytest.mark.parametrize("datasets", [["hotpotqa"], ["hotpotqa", "musique"]], ids=["one", "mean"])
+def test_different_judges_are_not_compared(datasets: Sequence[str]) -> None:
+    table = judged_table("kgp", "lenient", datasets=datasets)
+    cells = [[str(cell) for cell in cells] for cells in table.cells.values()]
+    marks = [[cell.mark for cell in cells] for cells in table.cells.values()]
+    groups = len(table.groups)
+    assert cells == [["45.0", "45.0"] * groups, ["90.0", "90.0†"] * groups]
+    assert marks == [["", "second"] * groups, ["", "best"] * groups]
+    mixed = (
+        "Judge accuracy is by different judges, and neither ranked nor tested: kgp_hotpotqa (by_kgp"
+    )
+    assert mixed in table.caption
+
+
+def test_caption_names_the_judge() -> None:
+    assert "Judge: kgp_hotpotqa." in judged_table("kgp").caption
+    assert "Judge" not in replace(judged_table("kgp"), metrics=["em"]).caption
+
+
+def test_judges_by_dataset_can_be_compared() -> None:
+    table = judged_table("kgp", datasets=["hotpotqa", "musique"])
+    judges = "Judges: kgp_hotpotqa (by_kgp on HotpotQA), kgp_musique (by_kgp on MuSiQue)."
+    assert judges in table.caption
+
+
+def test_judges_of_the_same_name_have_their_hash() -> None:
+    judges = [
+        SimpleNamespace(judge="own", models={}, identity=f"own {settings}") for settings in "aba"
+    ]
+    assert group_judges(zip("xyz", cast(Any, judges), strict=True)) == {
+        "own a": ["x", "z"],
+        "own b": ["y"],
+    }
 
 
 def test_column_without_differences_has_no_marks() -> None:

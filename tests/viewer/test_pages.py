@@ -502,6 +502,17 @@ def test_other_questions_side_by_side_are_marked(viewing: Viewing, keys: dict[st
     assert "different questions" not in viewing.error(f"/compare?{same}")
 
 
+def test_different_judges_side_by_side_are_marked(
+    viewing: Viewing, keys: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    for name, judge in (("trace", "em"), ("no_context", "containment")):
+        assert main(["evaluate", f"outputs/{keys[name]}", f"judge={judge}"]) == 0
+    runs = urlencode([("run", keys["trace"]), ("run", keys["no_context"])])
+    warning = "Judge accuracy is by different judges, and neither ranked nor tested: em (A), containment (B)."
+    assert warning in viewing.error(f"/compare?{runs}")
+
+
 def test_plots_separate_runs_with_other_questions(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

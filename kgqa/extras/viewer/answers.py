@@ -7,13 +7,15 @@ from functools import lru_cache
 from pathlib import Path
 from string import ascii_uppercase
 
+from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.run import UPPER_BOUNDS, FinishedRun
 from kgqa.artifacts.trace import TRACE
 from kgqa.artifacts.verdicts import RIGHT, UNSCORED, VERDICTS, judge_of, read_verdicts
 from kgqa.extras.viewer.table import Row
-from kgqa.report.columns import JUDGE_ACCURACY
+from kgqa.report.columns import JUDGE_ACCURACY, MIXED_JUDGES, group_judges, list_judges
 from kgqa.report.questions import QuestionRow, RunQuestions, is_right
+from kgqa.report.shares import read_judge
 from kgqa.scoring.comparison import Difference, compare
 from kgqa.scoring.questions import METRICS
 
@@ -69,6 +71,15 @@ def warn_of_questions(runs: Sequence[Row]) -> list[str]:
     warning = f"The runs have different questions: {counts}, and {shared:,} in all of them."
     hint = "The scores of the table cannot be compared. The tests use only the questions that are in all runs."
     return [f"{warning} {hint}"]
+
+
+def warn_of_judges(runs: Sequence[Row]) -> list[str]:
+    """Return a warning if the runs have different judges: their judge accuracies cannot be compared."""
+    judges = group_judges(
+        (letter, read_judge(run.folder, Metrics.read(run.folder)))
+        for letter, run in zip(ascii_uppercase, runs, strict=False)
+    )
+    return [f"{MIXED_JUDGES}: {list_judges(judges)}."] if len(judges) > 1 else []
 
 
 def compare_scores(runs: Sequence[Row]) -> list[Difference]:

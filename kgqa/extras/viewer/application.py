@@ -20,6 +20,7 @@ from kgqa.extras.viewer.answers import (
     compare_scores,
     read_answers,
     side_by_side,
+    warn_of_judges,
     warn_of_questions,
 )
 from kgqa.extras.viewer.table import (
@@ -208,7 +209,7 @@ class Viewer:
             search=text, sides=sides[first : first + PAGE], first=first, count=len(sides),
             columns=table.columns_of(runs), hints=table.explain_rows(runs), tests=_list_tests(runs),
             beside=_link_beside([run.key for run in runs], query, "beside", "words"),
-            warnings=[*table.warn_of_simulation(runs), *warn_of_questions(runs)],
+            warnings=[*table.warn_of_simulation(runs), *warn_of_questions(runs), *warn_of_judges(runs)],
         )  # fmt: skip
 
     def plots(self, request: Request) -> Response:
