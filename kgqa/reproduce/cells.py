@@ -118,10 +118,15 @@ def count_states(cells: Iterable[PlannedCell]) -> tuple[int, str]:
     return states.total(), ", ".join(parts)
 
 
+def is_mean(table: PublishedTable, cell: PublishedCell) -> bool:
+    """Return whether the value is the mean of other cells, so that it has no run of its own."""
+    return bool(cell.mean_of) or cell.column == table.average
+
+
 def _plan_cell(
     table: PublishedTable, cell: PublishedCell, overrides: Sequence[str], find: Find
 ) -> PlannedCell:
-    if cell.column == table.average or cell.mean_of:
+    if is_mean(table, cell):
         return PlannedCell(cell, (), "mean")
     others, paths = split_trained(overrides)
     others = (*others, *use_trained(cell.trained, paths))
