@@ -138,6 +138,15 @@ def format_sweep(key: str, value: Value) -> str:
     return format_override(key, value)
 
 
+def describe_changes(old: Mapping[str, Value], new: Mapping[str, Value]) -> list[str]:
+    """Return the flat keys whose values differ, with both values, such as `limit (3 → null)`."""
+    return [
+        f"{key} ({format_value(old.get(key))} → {format_value(new.get(key))})"
+        for key in dict.fromkeys((*old, *new))
+        if old.get(key) != new.get(key)
+    ]
+
+
 def format_value(value: Value) -> str:
     """Return a value in Hydra's grammar, quoted if Hydra would read it as something else."""
     if value is None or isinstance(value, bool | int | float):

@@ -19,6 +19,7 @@ from kgqa.artifacts.schema import as_json, read_json
 from kgqa.artifacts.trace import PARTIAL_TRACE, TRACE, TracedCall, TracedQuestion
 from kgqa.artifacts.verdicts import VERDICTS
 from kgqa.config.files import Config, flatten, format_yaml
+from kgqa.config.overrides import describe_changes
 from kgqa.errors import ConfigError
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Json, Question
@@ -172,11 +173,9 @@ def lock_folder(
         if has_content(target):
             saved = read_json(target, remedy="Remove the folder, or set another run_name=.")
             old, new = flatten(saved if isinstance(saved, dict) else {}), flatten(identity)
-            differing = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
-            if differing:
-                listed = ", ".join(f"{key} ({old.get(key)} → {new.get(key)})" for key in differing)
+            if differing := describe_changes(old, new):
                 raise ConfigError(
-                    f"{folder} belongs to another configuration. It differs in {listed}. "
+                    f"{folder} belongs to another configuration. It differs in {', '.join(differing)}. "
                     "Set another run_name= or output_dir=, or remove the folder."
                 )
         else:

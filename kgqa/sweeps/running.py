@@ -12,6 +12,7 @@ from kgqa.artifacts.run import SWEEP, FinishedRun
 from kgqa.artifacts.sweep import Cell, CellState, Sweep, cell_file, sweep_name
 from kgqa.config.building import check_value
 from kgqa.config.files import flatten, load_yaml
+from kgqa.config.overrides import describe_changes
 from kgqa.config.run_keys import FolderName
 from kgqa.config.settings import list_reported_settings
 from kgqa.errors import BudgetSpent, ConfigError, DataError, KgqaError, ServerLost, StorageError
@@ -71,7 +72,8 @@ def open_sweep(sweep: Sweep, cells: Sequence[Cell], key: str = "sweep.name") -> 
         before = Sweep.read(path) if has_content(path / SWEEP) else None
         if before and (differs := _difference(before, sweep, cells)):
             raise ConfigError(
-                f"{path} contains another sweep: {differs}. Set another {key}=, or remove the folder."
+                f"{path} contains another sweep: {differs}. Set another {key}=, which uses the stored replies too, "
+                "or remove the folder."
             )
         add_cells(sweep, cells)
         yield
@@ -120,11 +122,7 @@ def _list_changes(cell: Cell, sweep: Path) -> list[str]:
     if not isinstance(stored, dict):
         raise DataError(f"{file}: not the configuration of a cell. {remedy}")
     old, new = (flatten(list_reported_settings(each)) for each in (stored, cell.config))
-    return [
-        f"{key} ({old.get(key)} → {new.get(key)})"
-        for key in dict.fromkeys((*old, *new))
-        if old.get(key) != new.get(key)
-    ]
+    return describe_changes(old, new)
 
 
 def write_reports(sweep: Sweep) -> SweepReport:

@@ -16,6 +16,7 @@ from kgqa.artifacts.metrics import Estimate, Metrics
 from kgqa.artifacts.sweep import Cell, CellState, Sweep, cell_file, sweep_name
 from kgqa.config.composing import expand_grid, parse_axes
 from kgqa.config.files import Config
+from kgqa.config.overrides import describe_changes
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import find_warnings
 from kgqa.experiment.composing import compose_experiment
@@ -404,7 +405,7 @@ def test_sweep_continues_with_other_neutral_settings(tmp_path: Path) -> None:
         assert load_cell(tmp_path, 0).config["engine"]["server_timeout"] == 900.0
     other: list[tuple[Config, dict[str, str], str]] = [
         ({**changed, "seed": 5}, {}, r"seed \(0 → 5\)"),
-        ({**changed, "limit": 2}, {}, r"limit \(None → 2\)"),
+        ({**changed, "limit": 2}, {}, r"limit \(null → 2\)"),
         (changed, {"server": "sglang"}, r"engine\.server \(vllm → sglang\)"),
     ]
     for config, engine, change in other:
@@ -439,6 +440,11 @@ def test_other_cells_are_another_sweep(
         close_folder(tmp_path, *seeds)
     names = {sweep_name([cell.frozen for cell in frozen_cells(*each)]) for each in (seeds, (1, 2))}
     assert len(names) == 2
+
+
+def test_changed_values_are_named_as_typed() -> None:
+    changes = describe_changes({"limit": 3, "shard": "1/2"}, {"limit": 5, "extra": True})
+    assert changes == ["limit (3 → 5)", "shard (1/2 → null)", "extra (null → true)"]
 
 
 def test_damaged_or_busy_sweep_is_rejected(tmp_path: Path) -> None:
