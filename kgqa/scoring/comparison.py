@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.scoring.intervals import difference_interval
@@ -17,6 +17,8 @@ HOLM = "holm"
 # the points that matter, unless a user sets others
 DIFFERENCE = 2.0
 POWER = 0.8
+# differences of which all patterns of signs are enumerated: 4,096, faster than RESAMPLES samples
+FEW_MOVED = 12
 _CELLS_PER_CHUNK = 2_000_000  # int64 counts: 16 MB
 _TIE = 1e-9  # equal sums differ by less
 
@@ -137,13 +139,17 @@ def mcnemar(wins: int, losses: int) -> float:
 def permutation(differences: Sequence[float], seed: int, resamples: int = RESAMPLES) -> float:
     """Return the two-sided p-value of the mean of paired differences under random signs (Fisher, 1935).
 
-    The observed signs count as a resample, so p is at least 1 / (resamples + 1).
+    Up to FEW_MOVED differences that are not 0, it is exact: of k, p is at least 2 / 2^k. With more, signs are sampled.
+    The observed signs then count as a resample, so p is at least 1 / (resamples + 1).
     """
     import numpy as np
 
     moved = np.asarray([difference for difference in differences if difference], dtype=np.float64)
     if not len(moved):
         return 1.0
+    if len(moved) <= FEW_MOVED:
+        signs = np.array(list(product((-1, 1), repeat=len(moved))))  # (2^k, k)
+        return float((np.abs(signs @ moved) >= abs(moved.sum()) - _TIE).mean())
     # Sample only how many differences of each size are positive: 30 times faster than scipy.stats.permutation_test.
     sizes, counts = np.unique(np.abs(moved).round(12), return_counts=True)
     observed = abs(moved.sum())

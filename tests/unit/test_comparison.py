@@ -176,16 +176,31 @@ def test_the_permutation_test_is_scipys(shift: float) -> None:
     assert permutation(moved, seed=0) == pytest.approx(reference, abs=0.02)
 
 
-def test_few_differences_have_the_exact_p_value() -> None:
-    # three equal differences: all of one sign in 2 of 8 cases
-    assert permutation([0.5, 0.5, 0.5, 0.0], seed=0, resamples=50_000) == pytest.approx(
-        0.25, abs=0.01
+@pytest.mark.parametrize(
+    ("moved", "expected"),
+    [
+        pytest.param([0.0, 0.0], 1.0, id="no difference"),
+        pytest.param([0.5, 0.2, 0.0], 2 / 4, id="2 : 0"),
+        pytest.param([0.5, 0.5, 0.5, 0.0], 2 / 8, id="3 : 0, equal"),
+        pytest.param([-0.1, -0.3, -1.0, -0.7, -0.4], 2 / 32, id="0 : 5"),
+        # of 16 patterns, all of one sign and all but 0.1 have a sum of 1.4 or more
+        pytest.param([1.0, 0.3, 0.2, -0.1], 4 / 16, id="3 : 1"),
+        pytest.param([0.5] * 12, 2 / 4096, id="12 : 0"),
+    ],
+)
+def test_few_differences_have_the_exact_p_value(moved: list[float], expected: float) -> None:
+    assert permutation(moved, seed=0) == permutation(moved[::-1], seed=1) == expected
+
+
+def test_many_differences_have_samples_of_signs() -> None:
+    assert permutation([0.5] * 13 + [0.0], seed=0, resamples=500_000) == pytest.approx(
+        2 / 2**13, abs=1e-4
     )
-    assert permutation([0.0, 0.0], seed=0) == 1.0
     moved = [0.5, -0.25, 1.0, 0.4, -0.1] * 5
     assert (
         permutation(moved, seed=1) == permutation(moved[::-1], seed=1) != permutation(moved, seed=2)
     )
+    assert permutation([0.5] * 100, seed=0, resamples=999) == 1 / 1000
 
 
 @pytest.mark.parametrize(
