@@ -71,6 +71,26 @@ def test_filters_and_order_of_the_table() -> None:
     assert [each.name for each in table.sort_rows(ROWS, "name")] == ["lengths", "one", "two"]
 
 
+@pytest.mark.parametrize(
+    ("text", "remark"),
+    [
+        ("tow", "No run has tow. Did you mean two?"),
+        ("done BEEM=5", "No run has BEEM=5. Did you mean beam=5?"),
+        ("zebra", "No run has zebra. Filter by words of a run or by key=value."),
+        ("two beam=5", "No run has all of these words: two beam=5."),
+    ],
+)
+def test_filter_without_a_match_is_explained(text: str, remark: str) -> None:
+    assert table.explain_no_match(ROWS, text) == remark
+
+
+def test_page_explains_a_filter_without_a_match(viewing: Viewing) -> None:
+    assert "No run has method=trase. Did you mean method=trace or" in viewing.get(
+        "/?filter=method%3Dtrase"
+    )
+    assert "No run has" not in viewing.get("/?filter=method%3Dtrace")
+
+
 def test_texts_bars_and_points_of_runs() -> None:
     assert str(Measured(8.333, 1, 20)) == "8.3 [1.0, 20.0]"
     assert str(Measured(1234.5, None, None)) == "1,234"

@@ -103,12 +103,14 @@ class Viewer:
         query, rows = request.query_params, read_rows(self._root)
         text, order, first = query.get("filter", ""), query.get("sort", ""), _first(request)
         is_grouped = not (text or order)
-        rows = table.sort_rows([row for row in rows if table.has_words(row, text)], order)
+        matches = [row for row in rows if table.has_words(row, text)]
+        remark = "" if matches or not rows else table.explain_no_match(rows, text)
+        rows = table.sort_rows(matches, order)
         rows = group_cells(rows) if is_grouped else rows
         page_rows = table.name_rows(rows[first : first + PAGE])
         return self._page(
             request, "runs.html.j2", rows=page_rows, grouped=is_grouped, hints=table.explain_rows(page_rows),
-            first=first, count=len(rows), filter=text, sort=order, columns=table.columns_of(page_rows),
+            first=first, count=len(rows), filter=text, remark=remark, sort=order, columns=table.columns_of(page_rows),
             beats=read_heartbeats(self._root), warnings=table.warn_of_simulation(page_rows),
         )  # fmt: skip
 

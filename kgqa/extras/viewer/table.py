@@ -18,7 +18,7 @@ from kgqa.artifacts.evaluation import EVALUATION
 from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.run import SCRIPTED, RunEntry, list_runs, list_sweeps, read_settings
 from kgqa.artifacts.sweep import REPEAT, Sweep, questions_asked
-from kgqa.errors import DataError
+from kgqa.errors import DataError, nearest
 from kgqa.report.changes import NamedRun, add_changes
 from kgqa.report.columns import (
     CORRECTED_ACCURACY,
@@ -381,9 +381,30 @@ def sort_rows(rows: Iterable[Row], column: str) -> list[Row]:
 
 def has_words(row: Row, text: str) -> bool:
     """Return whether a row has all words of a filter, such as `trace` or `method=trace`."""
-    pairs = {f"{key}={value}".lower() for key, value in row.settings.items()}
+    pairs = {pair.lower() for pair in _list_pairs(row)}
     names = f"{row.kind} {row.key} {row.status}".lower()
     return all(word in pairs or word in names for word in text.lower().split())
+
+
+def _list_pairs(row: Row) -> list[str]:
+    return [f"{key}={value}" for key, value in row.settings.items()]
+
+
+def explain_no_match(rows: Sequence[Row], text: str) -> str:
+    """Return why no row has all words of a filter, with words that are close to one that no row has."""
+    missing = [word for word in text.split() if not any(has_words(row, word) for row in rows)]
+    if not missing:
+        return f"No run has all of these words: {text}."
+    word = missing[0]
+    if "=" in word:
+        choices = {pair for row in rows for pair in _list_pairs(row)}
+    else:
+        choices = {name for row in rows for name in row.key.split("/")}
+    close = nearest(word, choices)
+    hint = (
+        close if close.startswith("Did you mean") else "Filter by words of a run or by key=value."
+    )
+    return f"No run has {word}. {hint}"
 
 
 def warn_of_simulation(rows: Sequence[Row]) -> list[str]:
