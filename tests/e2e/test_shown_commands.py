@@ -58,7 +58,10 @@ KEYS = (
 def serve(*models: str) -> Misbehaving:
     def answer(talk: Conversation, body: Body) -> None:
         vectors = [{"embedding": [1.0, len(text)]} for text in body.get("input", ())]
-        talk.answer(200, {"data": vectors} if vectors else reply(body) if "model" in body else {})
+        # the verdict of judge=kgp
+        verdict = "1" if "Grade whether" in json.dumps(body) else None
+        generated = reply(body, verdict) if "model" in body else {}
+        talk.answer(200, {"data": vectors} if vectors else generated)
 
     started = Misbehaving(always=answer)
     started.models = [{"id": name} for name in models]
