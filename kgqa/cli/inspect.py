@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import (
+    IDENTITY,
     SWEEP,
     FinishedRun,
     RunEntry,
@@ -88,11 +89,11 @@ def runs(args: Namespace, terminal: Terminal) -> None:
 def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
     """Return the settings by which finished runs of the same dataset, method and model differ."""
     settings: dict[RunEntry, dict[str, str]] = {}
-    counts: dict[RunEntry, int] = {}
+    identities: dict[RunEntry, bytes] = {}
     for run in runs:
-        with suppress(DataError):
+        with suppress(DataError, OSError):
+            identities[run] = (run.folder / IDENTITY).read_bytes()
             settings[run] = read_settings(run.folder)
-            counts[run] = Metrics.read(run.folder).questions
     named = []
     groups = group_texts((run, run.parts[:3]) for run in settings)
     for run, own in settings.items():
@@ -103,8 +104,8 @@ def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
     differing = dict(zip(settings, add_changes(named), strict=True))
     for alike in groups.values():
         if len(alike) > 1 and not any(differing[run] for run in alike):
-            is_count = len({counts.get(run) for run in alike}) == len(alike)
-            reason = "number of questions" if is_count else "code, prompts or data"
+            has_one = len({identities[run] for run in alike}) == 1
+            reason = "questions" if has_one else "code, prompts or data"
             differing.update(dict.fromkeys(alike, reason))
     return differing
 

@@ -54,7 +54,10 @@ REMEDIES: dict[tuple[str, str], str] = {
     ("engine", "sglang"): "Use the address of the server: server=http://127.0.0.1:30000/v1",
 }
 _SERVER = "For a running server, use server=URL, e.g. server=http://127.0.0.1:8000/v1"
-_GREEDY = "kgqa generates greedily, as the papers do. Some methods have method.temperature: kgqa run method=NAME --help"
+_GREEDY = (
+    "kgqa generates greedily, as the papers do. Some methods, such as search_agent, have method.temperature: "
+    "kgqa run method=NAME --help"
+)
 _PASSAGES = "The number of passages is a key of the method: kgqa run method=NAME --help"
 _GPU = "Engines use the GPUs that they see. Choose them with the environment variable CUDA_VISIBLE_DEVICES"
 _REPLY = "The length of a reply is a key of the method: kgqa run method=NAME --help"
@@ -103,12 +106,15 @@ KEYS: dict[str, str] = {
 
 
 def name_method_keys(message: str, method: str, keys: Iterable[str]) -> str:
-    """Return a message with the chosen method and its keys, if it contains a hint at the keys of methods."""
+    """Return a message with the chosen method and its keys, if it contains a hint at keys that this method has."""
     for hint, pattern in METHOD_KEYS.items():
         if hint in message:
             near = [f"method.{key}" for key in keys if re.search(pattern, key)]
-            listed = f" ({', '.join(near)})" if near else ""
-            help_ = f"{hint.replace('method=NAME', f'method={method}')}{listed}"
+            # the unknown key itself is among them
+            near = [key for key in near if not message.startswith(f"{key}=")]
+            if not near:
+                return message
+            help_ = f"{hint.replace('method=NAME', f'method={method}')} ({', '.join(near)})"
             return message.replace(hint, help_)
     return message
 

@@ -51,6 +51,7 @@ def test_spelling_of_a_paper_is_understood(word: str, name: str) -> None:
         ("temperature=0.5", "kgqa generates greedily"),
         ("method=search_o1 temperature=0.5", "Did you mean method.temperature?"),
         ("method=trace beam=3", "Did you mean method.beam?"),
+        ("method=retrieve_read method.temperature=1", "kgqa run method=NAME --help"),
         ("split=train", "Did you mean dataset.split?"),
         ("max_samples=5", "Use limit=N"),
         ("sweep_name=first", "sweep.name= names a sweep"),
