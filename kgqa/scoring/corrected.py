@@ -148,9 +148,10 @@ def correct_by_own_labels(
 def correct_by_rates(judged_right: int, judged: int, labels: Table, failed: int = 0) -> Estimate:
     """Return the corrected accuracy of answers without labels, by the judge's error rates on other answers.
 
-    This is Rogan and Gladen's estimate (1978) with the interval of Lang and Reiczigel (2014). It is only valid if the
-    judge has the same sensitivity and specificity on both sets of answers. UNDEFINED if the labels do not show that the
-    judge is better than chance.
+    This is Rogan and Gladen's estimate (1978) with the interval of Lang and Reiczigel (2014), both cut at 0 and 100.
+    The interval is around an estimate from shrunk rates. If it does not include the estimate, it is extended to it. It
+    is only valid if the judge has the same sensitivity and specificity on both sets of answers. UNDEFINED if the labels
+    do not show that the judge is better than chance.
     """
     right, wrong = labels.right_right + labels.wrong_right, labels.right_wrong + labels.wrong_wrong
     if not judged or not right or not wrong:
@@ -167,17 +168,22 @@ def correct_by_rates(judged_right: int, judged: int, labels: Table, failed: int 
     )
     if skill < _Z * math.sqrt(of_right + of_wrong):
         return UNDEFINED
-    mean = (judge + specificity - 1) / skill
-    shift = 2 * _Z**2 * (mean * of_right - (1 - mean) * of_wrong)
+    center = (judge + specificity - 1) / skill
+    shift = 2 * _Z**2 * (center * of_right - (1 - center) * of_wrong)
     variance = (
-        judge * (1 - judge) / (judged + _Z**2) + mean**2 * of_right + (1 - mean) ** 2 * of_wrong
+        judge * (1 - judge) / (judged + _Z**2) + center**2 * of_right + (1 - center) ** 2 * of_wrong
     )
     half = _Z * math.sqrt(variance) / skill
-    answered = judged / (judged + failed)
-    low, middle, high = (
-        100 * answered * min(max(x, 0), 1) for x in (mean + shift - half, mean, mean + shift + half)
+    wrongly_accepted = labels.right_wrong / wrong
+    mean = (judged_right / judged - wrongly_accepted) / (
+        labels.right_right / right - wrongly_accepted
     )
-    return Estimate(mean=middle, low=min(low, middle), high=max(high, middle), n=judged + failed)
+    answered = judged / (judged + failed)
+    low, mean, high = (
+        100 * answered * min(max(x, 0), 1)
+        for x in (center + shift - half, mean, center + shift + half)
+    )
+    return Estimate(mean=mean, low=min(low, mean), high=max(high, mean), n=judged + failed)
 
 
 def labels_to_halve(judged_right: int, judged: int, labels: Table) -> int | None:

@@ -93,17 +93,32 @@ def test_interval_by_few_labels_is_of_the_posterior(failed: int, low: float, hig
     assert (estimate.low, estimate.high) == pytest.approx((low, high), abs=0.05)
 
 
-def test_rogan_gladen_by_hand() -> None:
-    # large samples: (0.5 + 0.9 - 1) / (0.8 + 0.9 - 1)
-    estimate = correct_by_rates(50_000, 100_000, Table(80_000, 10_000, 20_000, 90_000))
-    assert estimate.mean == pytest.approx(100 * 0.4 / 0.7, abs=0.1)
+@pytest.mark.parametrize(
+    ("right", "judged", "labels", "expected"),
+    [
+        # (0.5 + 0.9 - 1) / (0.8 + 0.9 - 1)
+        pytest.param(50, 100, Table(16, 2, 4, 18), 400 / 7, id="errs both ways"),
+        # 3 of 80 accepted by a judge that finds 60 % of the right answers and accepts no wrong one
+        pytest.param(3, 80, Table(12, 0, 8, 60), 6.25, id="accepts no wrong answer"),
+        pytest.param(5, 100, Table(16, 2, 4, 18), 0.0, id="accepts less than of wrong answers"),
+        pytest.param(70, 80, Table(12, 0, 8, 60), 100.0, id="accepts more than of right answers"),
+    ],
+)
+@pytest.mark.parametrize("failed", [0, 20])
+def test_rogan_gladen_by_hand(
+    right: int, judged: int, labels: Table, expected: float, failed: int
+) -> None:
+    estimate = correct_by_rates(right, judged, labels, failed)
+    answered = judged / (judged + failed)
+    assert estimate.mean == pytest.approx(answered * expected)
+    assert includes(estimate, estimate.mean or 0.0)
 
 
 def test_interval_by_rates_is_lang_and_reiczigels() -> None:
-    # written again from the formulas of their paper (2014), with labels of 40 right and 60 wrong answers
+    # the ends are written again from the formulas of their paper (2014), with labels of 40 right and 60 wrong answers
     estimate = correct_by_rates(120, 400, Table(36, 6, 4, 54))
     assert (estimate.mean, estimate.low, estimate.high) == pytest.approx(
-        (24.60770014, 13.96440605, 34.32375663)
+        (100 * (0.3 - 0.1) / (0.9 - 0.1), 13.96440605, 34.32375663)
     )
 
 
