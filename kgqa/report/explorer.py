@@ -21,7 +21,7 @@ from kgqa.artifacts.trace import TracedCall
 from kgqa.report.flags import explain_flag
 from kgqa.report.page import EXPLORER, page_parts
 from kgqa.report.questions import QuestionRow, ReportedQuestion, RunQuestions, is_right
-from kgqa.report.run_report import headlines
+from kgqa.report.run_report import headlines, title_with_settings
 from kgqa.report.section import Section
 from kgqa.scoring.own_metrics import list_own_metrics
 from kgqa.scoring.questions import ScoredQuestion
@@ -89,6 +89,7 @@ def run_page(
         "report.html.j2",
         EXPLORER,
         run=run,
+        title=title_with_settings(run),
         command=shlex.join(run.manifest.command),
         notices=notices,
         headlines=headlines(run.metrics),

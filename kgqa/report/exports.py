@@ -12,7 +12,12 @@ from kgqa.artifacts.run import FinishedRun
 from kgqa.errors import ConfigError
 from kgqa.report.explorer import run_page
 from kgqa.report.questions import RunQuestions, call_rows, prediction_rows, write_jsonl
-from kgqa.report.run_report import notices, scores_with_intervals, sections
+from kgqa.report.run_report import (
+    notices,
+    scores_with_intervals,
+    sections,
+    title_with_settings,
+)
 from kgqa.report.section import FILES, csv_text, latex, markdown
 from kgqa.scoring.questions import ScoredQuestion
 from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors, replace_file
@@ -40,7 +45,9 @@ def write_report(
             ]
             return replace_file(out, latex(run.title, tables, notices(run)))
         case "md":
-            return replace_file(out, markdown(run.title, sections(run), notices(run)))
+            return replace_file(
+                out, markdown(title_with_settings(run), sections(run), notices(run))
+            )
     return replace_file(out, run_page(run, sections(run), notices(run), scored))
 
 

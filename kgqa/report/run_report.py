@@ -29,7 +29,7 @@ from kgqa.artifacts.schema import Artifact, read
 from kgqa.config.files import flatten
 from kgqa.datasets.verified import read_labels
 from kgqa.errors import DataError
-from kgqa.report.columns import JUDGE_ACCURACY
+from kgqa.report.columns import JUDGE_ACCURACY, SEPARATOR, name_by_settings
 from kgqa.report.flags import flags_section
 from kgqa.report.section import Section, Value, cell_text
 from kgqa.report.warnings import find_warnings
@@ -39,12 +39,15 @@ from kgqa.scoring.questions import METRICS, show_score
 from kgqa.scoring.summary import JUDGE
 from kgqa.types import Json
 from kgqa.util.settings import name_of
-from kgqa.util.text import duration, pluralize
+from kgqa.util.text import duration, pluralize, shorten
 
 Rows = Iterator[tuple[str, str]]
 # most frequent reasons of failed questions in a notice
 _REASONS = 3
 _LONGEST = 300  # characters of a reason
+# groups and keys in the title of a run's page, with their settings
+_DESCRIBING = ("method.", "retriever.", "reranker", "kg", "collection", "repeat")
+_VALUE = 60  # characters of a setting there
 
 
 def sections(run: FinishedRun) -> list[Section]:
@@ -75,6 +78,19 @@ def sections(run: FinishedRun) -> list[Section]:
         for each, is_open in zip(listed, opened, strict=True)
         if each.rows
     ]
+
+
+def title_with_settings(run: FinishedRun) -> str:
+    """Return the title of a run with the settings of its command that describe the method and its retrieval.
+
+    The command of a sweep's cell has what the sweep varies.
+    """
+    pairs = [word.partition("=") for word in run.manifest.command if "=" in word]
+    settings = {
+        key: shorten(value, _VALUE) for key, _, value in pairs if key.startswith(_DESCRIBING)
+    }
+    named = name_by_settings(settings)
+    return SEPARATOR.join(filter(None, (run.title, named)))
 
 
 def notices(run: FinishedRun) -> list[str]:

@@ -46,7 +46,7 @@ from kgqa.report.flags import explain_flag
 from kgqa.report.page import mark_text, notebook_html, svg
 from kgqa.report.plots import Plot, Point, Series, lay_out_points
 from kgqa.report.questions import RunQuestions
-from kgqa.report.run_report import notices, sections
+from kgqa.report.run_report import notices, sections, title_with_settings
 from kgqa.report.section import (
     MarkedCell,
     Section,
@@ -319,6 +319,23 @@ def test_links_code_and_bold_in_each_format() -> None:
     assert mark_text("by `musique`, **never** <b> & `<i>`") == (
         "by <code>musique</code>, <strong>never</strong> &lt;b&gt; &amp; <code>&lt;i&gt;</code>"
     )
+
+
+def test_title_has_what_a_sweep_varies(run: FinishedRun) -> None:
+    words = (
+        "kgqa",
+        "run",
+        "method=trace",
+        "method.beam=3",
+        "dataset=musique",
+        "limit=5",
+        "repeat=2",
+    )
+    cell = replace(run, manifest=run.manifest.replace(command=words))
+    title = "trace on musique with scripted · beam 3 · repeat 2"
+    assert title_with_settings(cell) == title
+    assert f"<h1>{title}</h1>" in "".join(run_page(cell, [], []))
+    assert title_with_settings(run) == "trace on musique with scripted"
 
 
 def test_notices_report_failures_and_no_model(run: FinishedRun) -> None:

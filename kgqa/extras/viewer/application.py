@@ -36,7 +36,7 @@ from kgqa.report.columns import explain_names
 from kgqa.report.evaluation import comparison_section
 from kgqa.report.explorer import question_page, run_page
 from kgqa.report.page import SECTION_SCRIPTS, is_current, page_policy, template_environment
-from kgqa.report.run_report import notices, sections
+from kgqa.report.run_report import notices, sections, title_with_settings
 from kgqa.report.section import FILES, Section
 from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.monitor import read_heartbeats
@@ -191,7 +191,7 @@ class Viewer:
         scores["judge"] = question.row["verdict"]
         facts = [("run", row.key), ("gold answer", " | ".join(question.row["gold"]))]
         facts += [(name, str(value)) for name, value in scores.items() if value is not None]
-        name = f"{FinishedRun.read(row.folder).title} · {row.name}"
+        name = f"{title_with_settings(FinishedRun.read(row.folder))} · {row.name}"
         page = question_page(
             question,
             facts,
