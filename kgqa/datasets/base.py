@@ -100,9 +100,13 @@ class FileDataset(ABC):
         )
         if existing := next((file for file in candidates if file.is_file()), None):
             return existing
+        searched = f"no {' or '.join(names)} (plain or .gz) in {', '.join(map(str, folders))}. "
+        root = os.environ.get("KGQA_DATA", "")
+        if not Path(root).expanduser().is_dir():
+            searched += f"KGQA_DATA={root} is no folder. "
         raise DataError(
-            f"dataset={self.name}: no {' or '.join(names)} (plain or .gz) in {', '.join(map(str, folders))}. "
-            f"To fix it, {self.remedy}, or set dataset.path=FILE, or KGQA_DATA=FOLDER with the file"
+            f"dataset={self.name}: {searched}To fix it, {self.remedy}, or set dataset.path=FILE, or "
+            "KGQA_DATA=FOLDER with the file"
         )
 
     @property

@@ -169,6 +169,15 @@ def test_alias_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         _ = missing.file
 
 
+def test_missing_data_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KGQA_DATA", str(tmp_path / "gone"))
+    with pytest.raises(DataError, match=r"gone is no folder\. To fix it"):
+        _ = MuSiQue("musique", "dev", {"dev": ("dev.jsonl",)}, "musique", "musique").file
+    monkeypatch.setenv("KGQA_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=rf"{tmp_path}, data[^=]*data\. To fix it"):
+        _ = MuSiQue("musique", "dev", {"dev": ("dev.jsonl",)}, "musique", "musique").file
+
+
 @pytest.mark.parametrize("below", ["", "questions", "musique"])
 @pytest.mark.parametrize(
     ("root", "variable"), [("own", "own"), ("data", "")], ids=["KGQA_DATA", "data"]
