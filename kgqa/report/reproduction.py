@@ -8,6 +8,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from math import ceil
 from pathlib import Path
 
+from kgqa.artifacts.run import MADE_UP
 from kgqa.report.columns import JUDGE_ACCURACY
 from kgqa.report.page import sections_page
 from kgqa.report.plots import Plot, Point, Series
@@ -29,7 +30,7 @@ from kgqa.util.text import pluralize
 POINTS = "Plots: points of the paper's text are hollow. Ours are filled, with 95 % intervals."
 # of a value that is unknown
 MISSING = "–"
-VERDICTS: tuple[Verdict, ...] = ("agrees", "differs", "cannot tell", "not compared")
+VERDICTS: tuple[Verdict, ...] = ("agrees", "differs", "cannot tell", "not compared", "no model")
 ORDER = (
     "Two rows differ here if the 95 % interval of their paired difference excludes 0. One in 20 such intervals "
     "misleads. Rows are not compared if the paper uses different models and we use one."
@@ -257,6 +258,8 @@ class Reproduction:
             rules["seconds, not compared"] = (
                 "they depend on the hardware and on how many questions run at once."
             )
+        if any(line.ours and line.ours.is_simulated for line in self.lines):
+            rules["no model"] = f"{MADE_UP}. They are not compared."
         whys = {line.metric.name: line.metric.why for line in self.lines if line.delta}
         rules |= {f"{name}, not compared": why for name, why in whys.items() if why}
         rules["agrees within"] = "the smallest margin with which the values agree."
@@ -341,7 +344,9 @@ def write_reproduction(table: Reproduction, folder: Path) -> Path:
     opening = Section("", (), (), (f"`{table.command}`",))
     replace_file(folder / FILES["md"], markdown(table.heading, [opening, *table.sections()]))
     by = f". Ours: {', '.join(table.answered_by)}" if table.answered_by else ""
-    replace_file(folder / FILES["latex"], latex(f"{table.heading}{by}", table.paper_tables()))
+    warnings = "".join(f". Warning: {text.rstrip('.')}" for text in table.warnings)
+    caption = f"{table.heading}{by}{warnings}"
+    replace_file(folder / FILES["latex"], latex(caption, table.paper_tables()))
     replace_file(folder / "table.json", json_text(asdict(table)))
     return replace_file(
         folder / FILES["html"], sections_page(table.heading, table.command, table.sections())

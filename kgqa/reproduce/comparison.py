@@ -12,9 +12,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from kgqa.artifacts.metrics import Cost, Metrics
+from kgqa.artifacts.run import MADE_UP, SCRIPTED
 from kgqa.artifacts.sweep import Cell
 from kgqa.config.overrides import override_values
-from kgqa.report.columns import describe_extraction
+from kgqa.report.columns import describe_extraction, join_names
 from kgqa.report.reproduction import CellLine, Line, Order, Reproduction
 from kgqa.report.shares import read_judge
 from kgqa.report.warnings import name_doubts
@@ -70,7 +71,7 @@ def compare_cells(
         ],
         second_hand=table.second_hand,
         corrected=list(_correct(own)),
-        warnings=name_doubts(_name_metrics(own)),
+        warnings=[*_warn_of_simulation(own), *name_doubts(_name_metrics(own))],
         cost_notes=describe_extraction(_name_metrics(own)),
     )
 
@@ -81,6 +82,20 @@ def _name_metrics(cells: Sequence[PlannedCell]) -> Iterator[tuple[str, Metrics]]
         for run in cell.tests:
             if run.metrics:
                 yield cell.name, run.metrics
+
+
+def _is_simulated(run: Cell) -> bool:
+    """Return whether a run has finished without a model."""
+    return bool(run.finished and run.finished.simulation_note)
+
+
+def _warn_of_simulation(cells: Sequence[PlannedCell]) -> list[str]:
+    """Return a warning if no model was called, with the cells if others called one."""
+    finished = {cell.name: any(map(_is_simulated, cell.tests)) for cell in cells if cell.tests}
+    simulated = [(name, f"{MADE_UP}.") for name, is_simulated in finished.items() if is_simulated]
+    if simulated and len(simulated) == len(finished):
+        return [f"{MADE_UP}."]
+    return join_names(simulated)
 
 
 def _correct(cells: Sequence[PlannedCell]) -> Iterator[tuple[str, str, str]]:
@@ -126,11 +141,21 @@ def _measure(tests: Sequence[Cell], metric: PublishedMetric) -> Ours | None:
     ends = _mean_ends(values)
     means, questions = [ours.mean for ours in values], min(ours.questions for ours in values)
     worst = max(values, key=lambda ours: ours.failed)
-    return Ours(fmean(means), *ends, questions, stdev(means), worst.failed, worst.asked)
+    return Ours(
+        fmean(means),
+        *ends,
+        questions,
+        stdev(means),
+        worst.failed,
+        worst.asked,
+        is_simulated=any(ours.is_simulated for ours in values),
+    )
 
 
 def _measure_run(run: Cell, metric: PublishedMetric) -> Ours | None:
     ours = read_measured_value(run.figures, metric) if run.figures else None
+    if ours and _is_simulated(run):
+        ours = replace(ours, is_simulated=True)
     if ours and run.metrics and run.metrics.failed:
         ours = replace(ours, failed=run.metrics.failed, asked=run.metrics.questions)
     if ours is None or ours.low is not None or run.run is None:
@@ -175,16 +200,21 @@ def _mean(
         if rows:
             low, high = _mean_ends(numbers)
         ours = Ours(value, low, high, min(value.questions for value in numbers))
-    return replace(
-        ours, failed=sum(each.failed for each in numbers), asked=sum(each.asked for each in numbers)
-    ), ""
+    ours = replace(
+        ours,
+        failed=sum(each.failed for each in numbers),
+        asked=sum(each.asked for each in numbers),
+        is_simulated=any(each.is_simulated for each in numbers),
+    )
+    return ours, ""
 
 
 def _models(tests: Sequence[Cell]) -> Iterator[str]:
-    """Yield the models that answered, as in "smollm2_135m@llamacpp"."""
+    """Yield the models that answered, as in "smollm2_135m@llamacpp". engine=scripted calls none."""
     for run in tests:
         engines = run.metrics.throughput.engines if run.metrics and run.metrics.throughput else ()
-        yield from (use.engine for use in engines if "reader" in use.roles)
+        readers = (use.engine for use in engines if "reader" in use.roles)
+        yield from (name for name in readers if not name.endswith(f"@{SCRIPTED}"))
 
 
 def _orders(table: PublishedTable, cells: Sequence[PlannedCell]) -> list[Order]:
@@ -197,7 +227,13 @@ def _orders(table: PublishedTable, cells: Sequence[PlannedCell]) -> list[Order]:
     orders = []
     for column in table.columns:
         signs = {metric.name: Counter[int]() for _, metric in scores}
-        here = [cell for cell in cells if cell.published.column == column and _folders(cell)]
+        here = [
+            cell
+            for cell in cells
+            if cell.published.column == column
+            and _folders(cell)
+            and not any(map(_is_simulated, cell.tests))
+        ]
         for first, second in combinations(here, 2):
             own, others = _folders(first), _folders(second)
             for n, metric in scores if own != others and _is_comparable(first, second) else ():

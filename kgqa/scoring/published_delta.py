@@ -20,7 +20,7 @@ SECONDS = "s"
 # of two published values that have an order; less is within the rounding of tables
 LEAST_DIFFERENCE = 0.1
 
-Verdict = Literal["agrees", "differs", "cannot tell", "not compared"]
+Verdict = Literal["agrees", "differs", "cannot tell", "not compared", "no model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,8 @@ class Ours:
     # of the `asked` questions, counted as wrong
     failed: int = 0
     asked: int = 0
+    # no model was called
+    is_simulated: bool = False
 
     @property
     def ends(self) -> tuple[float, float] | None:
@@ -133,7 +135,12 @@ def scale_of(metric: PublishedMetric) -> float:
 def compare_metric(
     metric: PublishedMetric, published: Value, ours: Ours, margin: float = MARGIN
 ) -> Delta:
-    """Compare our value of a metric with a published one, unless the paper measures something else."""
+    """Compare our value of a metric with a published one.
+
+    There is no verdict if no model was called, or if the paper measures something else.
+    """
+    if ours.is_simulated:
+        return Delta(ours.mean - published.number, None, None, "no model")
     if metric.why:
         return Delta(ours.mean - published.number, None, None, "not compared")
     return compare_with_published(published, ours, metric.unit, margin)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.run import MADE_UP
 from kgqa.reproduce.protocol import CellRuns
 from kgqa.reproduce.question_values import add_interval, compare_rows, pool_values
 from kgqa.scoring.published_delta import Ours, PublishedMetric, read_measured_value
@@ -41,11 +42,7 @@ def test_table_has_published_values_and_differences(kgqa: Kgqa) -> None:
         tokens = values[cell["row"], "Tokens"]["ours"]
         assert tokens["low"] <= tokens["mean"] == run["context_tokens"] <= tokens["high"]
     verdicts = {(line["metric"]["name"], line["delta"]["verdict"]) for line in table["lines"]}
-    assert verdicts == {
-        ("EM", "cannot tell"),
-        ("F1", "cannot tell"),
-        ("Tokens", "not compared"),
-    }
+    assert verdicts == {("EM", "no model"), ("F1", "no model"), ("Tokens", "no model")}
     markdown = ran.text("report.md")
     assert "| dataset | hotpotqa | dataset=demo |" in markdown
     assert "| ranker | E5-Mistral (§4.1) | ranker=lexical |" in markdown
@@ -67,6 +64,19 @@ def test_table_has_published_values_and_differences(kgqa: Kgqa) -> None:
     ]
     assert [files_of(run) for run in runs] == before
     assert ["scoring", "trace", "scoring=drop"] in second["differing"]
+
+
+def test_reproduction_without_a_model_warns(kgqa: Kgqa) -> None:
+    ran = kgqa(*SOME, "limit=1", "only=w/o documents,HotPotQA")
+    warning = f"{MADE_UP}."
+    assert f"\nWarning: {warning}\n" in ran.out
+    assert f"**Warning**: {warning}" in ran.text("report.md")
+    assert f"Warning</strong>: {warning}" in ran.text("report.html")
+    assert f". Warning: {MADE_UP}}}" in ran.text("report.tex")
+    shown = ran.out + ran.text("report.tex")
+    assert "@scripted" not in shown
+    assert "cannot tell &" not in shown
+    assert ran.json("table.json")["answered_by"] == []
 
 
 def test_the_cost_counts_the_judge(kgqa: Kgqa) -> None:

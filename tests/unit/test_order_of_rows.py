@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kgqa.artifacts.run import MADE_UP
 from kgqa.report.reproduction import Order
 from kgqa.reproduce import comparison, question_values
 from kgqa.reproduce.question_values import compare_rows
@@ -56,10 +57,11 @@ def test_equal_rows_are_rarely_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ordered / studies <= 0.06
 
 
-def finished_cell(row: str, published: float) -> Any:
+def finished_cell(row: str, published: float, note: str = "") -> Any:
     value = Value(published, approximate=False, spread=None)
     cell = SimpleNamespace(column="2Wiki", values=[value], overrides=())
-    run = SimpleNamespace(run=Path(row), metrics=True)
+    finished = SimpleNamespace(simulation_note=note)
+    run = SimpleNamespace(run=Path(row), metrics=True, finished=finished)
     return SimpleNamespace(published=cell, tests=[run], overrides=())
 
 
@@ -87,3 +89,10 @@ def test_order_of_the_paper_is_compared(
     orders = comparison._orders(table, cells)
     expected = [Order("2Wiki", "EM", pairs, same, other, 0)] if pairs else []
     assert orders == expected
+
+
+def test_rows_without_a_model_have_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "compare_rows", lambda *_: 1)
+    table: Any = SimpleNamespace(metrics=[EM], columns=["2Wiki"])
+    cells = [finished_cell("first", 33.3), finished_cell("second", 30.0, MADE_UP)]
+    assert comparison._orders(table, cells) == []

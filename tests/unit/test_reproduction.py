@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from kgqa.artifacts.run import MADE_UP
 from kgqa.report.page import svg
 from kgqa.report.plots import Plot, Point, Series, log_ticks, ticks
 from kgqa.report.reproduction import CellLine, Line, Order, Reproduction, write_reproduction
@@ -302,6 +303,16 @@ def test_value_of_another_quantity_is_not_compared() -> None:
     assert ("Tokens, not compared", tokens.why) in rules.rows
 
 
+def test_value_without_a_model_has_no_verdict() -> None:
+    ours = Ours(0, 0, 8.8, 40, is_simulated=True)
+    delta = compare_metric(EM, of(60.0), ours)
+    assert (delta.verdict, delta.agrees_within, delta.predicted) == ("no model", None, None)
+    line = Line("w/o documents", "1", EM, of(60.0), ours, delta, "")
+    assert ("no model", f"{MADE_UP}. They are not compared.") in figure_of(
+        lines=[line]
+    ).rules_section().rows
+
+
 @pytest.mark.parametrize("mean", [6.0, 380.0])
 def test_seconds_are_not_compared(mean: float) -> None:
     # they depend on the hardware
@@ -498,7 +509,7 @@ def test_mean_of_runs_has_the_mean_interval(
     for low in lows:
         score = {"mean": 50.0, "n": 40, "low": low, "high": 62.0 if low else None}
         figures = {**METRICS, "scores": {"em": score}}
-        runs.append(SimpleNamespace(figures=figures, metrics=None, run=None))
+        runs.append(SimpleNamespace(figures=figures, metrics=None, run=None, finished=None))
     ours = comparison._measure(runs, PublishedMetric("EM", "scores.em", "%", ""))
     assert ours is not None
     assert (ours.mean, ours.low, ours.high) == (50.0, *expected)
