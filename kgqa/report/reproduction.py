@@ -219,7 +219,7 @@ class Reproduction:
         numbers: dict[str, int] = {verdict: counts[verdict] for verdict in VERDICTS}
         numbers["not run"] = without
         by_verdict = {name: number for name, number in numbers.items() if number} or {
-            "no value in the text": 0
+            "no value in the text": len(self.lines)
         }
         states = Counter(cell.state for cell in self.cells)
         cells = ", ".join(f"{count:,} {state}" for state, count in states.items())

@@ -438,6 +438,12 @@ def test_only_published_values_have_a_verdict() -> None:
     assert figure_of().verdicts().values == {"cannot tell": 1, "not run": 1}
 
 
+def test_values_without_a_published_one_are_counted() -> None:
+    lines = [replace(line, published=None, delta=None) for line in figure_of().lines]
+    verdicts = figure_of(lines=lines).verdicts()
+    assert verdicts.values == {"no value in the text": 3}
+
+
 def test_report_counts_differences_by_chance() -> None:
     figure = figure_of()
     line = figure.lines[0]
