@@ -134,11 +134,20 @@ def plan_comparison(
             else []
         ),
         f"Questions: the number that shows {points:g} points with power {power:g}, by {test}, at {level}.",
-        *(["–: no question of the pilot differs."] if tests == 1 else []),
+        *(
+            ["–: no question of the pilot differs."]
+            if any(row[header.index(needed_for)] is None for row in planned)
+            else []
+        ),
         "Cautious: the same with the upper 80 % limit of the pilot's spread.",
         *_describe_all(all_of_it),
         *([REPEATS_TEXT] if has_repeats(runs) else []),
         f"Tokens, model time and USD: both runs on the cautious number{at_most}, without cached replies.",
+        *(
+            ["USD: – if a model has no price."]
+            if any(row[header.index("USD")] is None for row in planned)
+            else []
+        ),
         Legend("pilot shows", "Pilot shows: the difference that the questions of the pilot show."),
         *_note_common(pilot_questions, chain.from_iterable(costs.values())),
     )

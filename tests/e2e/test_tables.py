@@ -423,6 +423,28 @@ def test_plan_needs_no_more_than_the_dataset_has(kgqa: Kgqa, limit: int, advice:
     assert "the cautious number, at most 36," in planned
 
 
+NO_SPREAD, NO_PRICE = "–: no question of the pilot differs.", "USD: – if a model has no price."
+PRICES = "model.prices.input=1 model.prices.cached=1 model.prices.output=1"
+
+
+@pytest.mark.parametrize(
+    ("metric", "prices", "legends"),
+    [
+        pytest.param("f1", "", [NO_PRICE], id="no price"),
+        pytest.param("em", "", [NO_SPREAD, NO_PRICE], id="neither"),
+        pytest.param("em", PRICES, [NO_SPREAD], id="no spread"),
+        pytest.param("f1", PRICES, [], id="both known"),
+    ],
+)
+def test_plan_explains_the_dashes_it_shows(
+    kgqa: Kgqa, metric: str, prices: str, legends: list[str]
+) -> None:
+    ran = ("dataset=demo", "limit=4", *QUICK, *prices.split())
+    sweep = kgqa("run", "-m", "method=no_context,golden", *ran).folder
+    planned = kgqa("plan", str(sweep), f"metrics={metric}").out
+    assert [line for line in planned.splitlines() if line.startswith(("–", "USD"))] == legends
+
+
 def test_plan_of_many_pairs_is_short(kgqa: Kgqa) -> None:
     """Test that pairs without a differing question are counted, and that a baseline and metrics narrow the plan."""
     ran = ("dataset=demo", "limit=2", *QUICK)
