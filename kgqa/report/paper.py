@@ -332,7 +332,7 @@ class PaperTable:
             for row, value in zip(self.rows, numbers, strict=True)
             if value is not None and row not in unranked
         }
-        ranked = sorted((value for value in contest if value), reverse=True)
+        ranked = sorted(contest, reverse=True)
         marks = dict(zip(ranked, ("best", "second"), strict=False)) if len(contest) > 1 else {}
         return [
             MarkedCell("–")

@@ -323,7 +323,7 @@ def mark_best(
     lower_is_better: bool = False,
     unranked: Collection[int] = (),
 ) -> list[MarkedCell]:
-    """Return the cells of a column. A score has its best and second best marked, and what is significantly worse.
+    """Return the cells of a column. Marks: the best, the second best (but no 0), and what is significantly worse.
 
     Each cell is tested against the best over the questions that both define, with Holm's correction. shares: those of
     the runs of each cell. unranked: the numbers of cells that are neither marked nor tested.
@@ -335,6 +335,7 @@ def mark_best(
     if is_score and ranked and ranked[0] > ranked[-1]:
         second = next(value for value in ranked if value < ranked[0])
         marks = {ranked[0]: "best"} | ({second: "second"} if ranked.count(second) == 1 else {})
+        marks.pop(0.0, None)
     tested = compare_with_best(figures, shares, lower_is_better=lower_is_better, unranked=unranked)
     worse = {other for (_, other), difference in tested.items() if difference.significant}
     return [

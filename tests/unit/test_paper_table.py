@@ -73,6 +73,14 @@ def test_best_and_second_are_marked_but_no_zero() -> None:
     assert column(PaperTable(rows, ["em"])) == [("0.0", ""), ("25.0", "best"), ("0.0", "")]
 
 
+def test_zero_of_noise_leaves_the_others_their_places() -> None:
+    rows = [
+        Simulated(cast(Any, fake_run(name, "hotpotqa")), values={"noise": [share] * 4})
+        for name, share in (("a", 0.0), ("b", 0.25), ("c", 0.5))
+    ]
+    assert column(PaperTable(rows, ["noise"])) == [("0.0", ""), ("25.0", "second"), ("50.0", "")]
+
+
 def test_equal_values_have_the_same_mark() -> None:
     rows = [entry("a", 1, 1, 0), entry("b", 1, 0, 1), entry("c", 1, 0, 0)]
     assert [mark for _, mark in column(PaperTable(rows, ["em"]))] == ["best", "best", "second"]

@@ -313,6 +313,12 @@ def test_only_significant_differences_get_a_star() -> None:
     assert column.measure(metrics.replace(failed=2)) == Measured(2, of=metrics.questions)
 
 
+def test_zero_of_noise_leaves_the_others_their_places() -> None:
+    figures = [Measured(each, 0.0, 100.0) for each in (0.0, 5.0, 9.0)]
+    entries = mark_best(figures, [[]] * 3, lower_is_better=True)
+    assert [entry.mark for entry in entries] == ["", "second", ""]
+
+
 def test_differences_from_the_best_have_corrected_p() -> None:
     figures = [Measured(each, 0.0, 100.0) for each in (75.0, 70.0, 25.0)]
     tested = compare_with_best(figures, [[shares(30)], [shares(28)], [shares(10)]])
@@ -345,9 +351,10 @@ def test_an_upper_bound_is_neither_marked_nor_tested() -> None:
     [
         pytest.param((75.0, 0.0, 0.0), ["best", "", ""], id="shared second"),
         pytest.param((50.0, 50.0), ["", ""], id="all equal"),
+        pytest.param((75.0, 0.0), ["best", ""], id="a score of 0"),
     ],
 )
-def test_shared_places_have_no_mark(values: tuple[float, ...], marks: list[str]) -> None:
+def test_shared_places_and_zeros_have_no_mark(values: tuple[float, ...], marks: list[str]) -> None:
     entries = mark_best([Measured(each, 0.0, 100.0) for each in values], [[]] * len(values))
     assert [entry.mark for entry in entries] == marks
 
