@@ -260,7 +260,7 @@ class Metrics(ScoreSummary):
     passage_graph: Figures | None = omit_none()
     judge: JudgeMetrics | None = omit_none()
     trained_questions: Mapping[str, Count] | None = omit_none()  # by key
-    # replies from a file of `kgqa cache import`, the judge's included
+    # replies from a file of `kgqa cache import`: all that the cache has, such as searches and the judge's
     imported: Count | None = omit_none()
     predictions: str | None = omit_none()  # sha256 of the scored file
 

@@ -396,7 +396,8 @@ def summary_rows(summary: ScoreSummary, judged: JudgeMetrics | None = None) -> R
     if metrics:
         yield from _cost_and_time_rows(metrics)
     if metrics and metrics.imported:
-        yield "imported replies", f"{metrics.imported:,}, with those for triples and the judge"
+        kinds = "to model calls, searches and token counts, also for triples and the judge"
+        yield "imported replies", f"{metrics.imported:,} {kinds}"
     if summary.flags:
         yield "flags", ", ".join(f"{flag} {count}" for flag, count in summary.flags.items())
 

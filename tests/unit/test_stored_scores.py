@@ -286,6 +286,22 @@ def test_imported_replies_are_named_above_the_scores(
     ).read_bytes()
 
 
+def test_imported_searches_are_counted_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = ("method=retrieve_read", "dataset=demo", *QUICK, "limit=3", "output_dir=run")
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *keys]) == 0
+    export_calls(Path("outputs/.cache"), Path("calls.zst"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert main(["cache", "import", "../calls.zst"]) == 0
+    assert main(["run", *keys]) == 0
+    calls = FinishedRun.read(Path("run")).metrics.calls
+    count = calls["Search"] + calls["Generate"]
+    assert f"{count} to model calls, searches and token counts" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("failed", "is_same"), [(0, True), (1, False)], ids=["same", "retried"])
 def test_evaluation_of_other_answers_is_ignored(
     tmp_path: Path, failed: int, *, is_same: bool
