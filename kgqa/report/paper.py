@@ -533,12 +533,19 @@ class PaperTable:
                     estimate = entry.estimate(metric) if entry else UNDEFINED
                     ends = [estimate.low, estimate.high, estimate.n or None]
                     mark = self.significant.get((row, group, metric), "")
-                    used = (
-                        [title_model(entry.run), title_retriever(entry.run)] if entry else ["", ""]
-                    )
+                    retriever = title_retriever(entry.run) if entry else ""
+                    used = [self._name_model(row, group), retriever]
                     value = self.value(row, group, metric)
                     rows.append([self.show(row), group, metric, value, *ends, mark, *used])
         return csv_text(rows)
+
+    def _name_model(self, row: str, group: str) -> str:
+        """Return the model of a cell, "no model" if engine=scripted answered, "" for a mean or without a model."""
+        datasets = self.datasets if group == MEAN else [group]
+        entries = [entry for name in datasets if (entry := self.entry(row, name))]
+        if any(entry.run.simulation_note and not title_model(entry.run) for entry in entries):
+            return "no model"
+        return title_model(entries[0].run) if entries and group != MEAN else ""
 
     def latex(self) -> str:
         """Return the table for the package booktabs."""

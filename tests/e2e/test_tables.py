@@ -50,6 +50,12 @@ def test_sweep_and_run_become_one_table(kgqa: Kgqa, sweep: str) -> None:
     assert float(rows[-1]["value"]) == pytest.approx(metrics["scores"]["f1"]["mean"])
 
 
+def test_csv_marks_values_without_a_model(kgqa: Kgqa, sweep: str) -> None:
+    assert kgqa("report", sweep, "--table", "paper", "--format", "csv", "--out", "t.csv").code == 0
+    with Path("t.csv").open(encoding="utf-8") as lines:
+        assert {row["model"] for row in csv.DictReader(lines)} == {"no model"}
+
+
 def test_caption_names_no_model_that_was_not_called(kgqa: Kgqa) -> None:
     words = ("method=retrieve_read", "model=qwen2_5_coder_1_5b", "limit=2", "output_dir=r")
     assert kgqa("run", *words, *QUICK).code == 0

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, Metrics
+from kgqa.artifacts.run import MADE_UP
 from kgqa.config.files import config_files
 from kgqa.errors import ConfigError
 from kgqa.report.columns import group_judges
@@ -215,6 +216,14 @@ def test_csv_has_model_and_retriever() -> None:
     assert rows[0].endswith(",mark,model,retriever")
     assert rows[1].endswith(",small,BM25")
     assert [row.count(",") for row in rows] == [rows[0].count(",")] * len(rows)
+
+
+def test_csv_mean_without_a_model_is_marked() -> None:
+    rows = [entry("a", 1, dataset="hotpotqa"), entry("a", 1, dataset="musique")]
+    cast(Any, rows[1].run).choices["engine"] = "scripted"
+    cast(Any, rows[1].run).simulation_note = MADE_UP
+    models = [line.split(",")[-2] for line in PaperTable(rows, ["em"]).csv().splitlines()]
+    assert models == ["model", "small", "no model", "no model"]
 
 
 def test_retrievers_with_names_exist() -> None:
