@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain
+from itertools import chain, combinations
 
 from kgqa.artifacts.evaluation import Calibration, Consistency, Evaluation
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
@@ -107,8 +107,21 @@ def _ranking_section(evaluations: Sequence[Evaluation], bounds: Collection[str])
         for source in sources
     ]
     texts = [
-        "The rank of each row and its mean in percent. If the ranks differ, the order depends on the judge."
+        "The rank of each row and its mean in percent. If the ranks differ, the order depends on the judge.",
+        "Ranks are by means only. kgqa compare tests whether two rows differ.",
     ]
+    uncertain = _find_overlaps(
+        {
+            each.source: each.calibration.corrected
+            for each in evaluations
+            if each.calibration and each.source not in unranked
+        }
+    )
+    if uncertain:
+        names = ", ".join(uncertain)
+        texts.append(
+            f"corrected: the intervals of {names} overlap, so that their order is uncertain."
+        )
     if unranked:
         texts.append(f"{', '.join(unranked)}: an upper bound, and not ranked.")
     for label, scores in judges.items():
@@ -117,6 +130,23 @@ def _ranking_section(evaluations: Sequence[Evaluation], bounds: Collection[str])
         if without and label not in plain:
             texts.append(f"{label}: no accuracy of {', '.join(without)}.")
     return Section("Ranks under each judge", ("answers", *judges), rows, texts)
+
+
+def _find_overlaps(scores: Mapping[str, Estimate]) -> list[str]:
+    """Return the sources with another rank than a source with an overlapping interval."""
+    pairs = [
+        (one, other)
+        for (one, a), (other, b) in combinations(scores.items(), 2)
+        if a.mean != b.mean and _overlap(a, b)
+    ]
+    overlapping = {*chain.from_iterable(pairs)}
+    return [name for name in scores if name in overlapping]
+
+
+def _overlap(one: Estimate, other: Estimate) -> bool:
+    if one.low is None or one.high is None or other.low is None or other.high is None:
+        return False
+    return one.low <= other.high and other.low <= one.high
 
 
 def _find_accuracy(evaluation: Evaluation, judge: str) -> Estimate:

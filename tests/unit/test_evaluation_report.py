@@ -71,6 +71,25 @@ def test_upper_bound_is_not_ranked() -> None:
     assert "worst: an upper bound, and not ranked." in ranks.text
 
 
+def test_overlapping_corrected_intervals_are_named() -> None:
+    ends = {"low": (10.0, 40.0), "middle": (30.0, 60.0), "same": (30.0, 60.0), "high": (80.0, 90.0)}
+    group = [
+        each.replace(
+            calibration=each.calibration.replace(
+                corrected=Estimate(mean=sum(own) / 2, low=own[0], high=own[1], n=50)
+            )
+        )
+        for name, own in ends.items()
+        if (each := evaluation(name, 40.0, 70.0, 50.0, 0.7)).calibration
+    ]
+    overlap = (
+        "corrected: the intervals of low, middle, same overlap, so that their order is uncertain."
+    )
+    assert overlap in evaluations_section([group])[-1].text
+    assert "overlap" not in " ".join(evaluations_section([group], {"low"})[-1].text)
+    assert "overlap" not in " ".join(evaluations_section([group[1:]])[-1].text)
+
+
 def test_only_upper_bounds_are_ranked() -> None:
     ranks = evaluations_section([GROUP], {"best", "equal", "worst"})[-1]
     assert [row[3] for row in ranks.rows] == ["1. (70.0)", "1. (70.0)", "3. (30.0)"]
