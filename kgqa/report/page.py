@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kgqa.report.plots import BarPlot, Plot, lay_out_bars, lay_out_points
+from kgqa.report.plots import NARROW, WIDTH, BarPlot, Plot, lay_out_bars, lay_out_points
 from kgqa.report.section import Section
 
 if TYPE_CHECKING:
@@ -54,12 +54,19 @@ def notebook_html(heading: str, sections: Sequence[Section]) -> str:
     return template.render(heading=heading.splitlines(), sections=sections)
 
 
-def svg(plot: Plot | BarPlot) -> str:
+def svg(plot: Plot | BarPlot, width: int = WIDTH) -> str:
     """Return an <svg> element. Series without points are only in the legend, which a single series lacks."""
     drawing: Any = template_environment("kgqa.report").get_template("plots.svg.j2").module
     if isinstance(plot, BarPlot):
         return str(drawing.bars(**lay_out_bars(plot)))
-    return str(drawing.points(**lay_out_points(plot)))
+    return str(
+        drawing.points(kind="broad" if width == WIDTH else "narrow", **lay_out_points(plot, width))
+    )
+
+
+def svg_of_each_width(plot: Plot | BarPlot) -> str:
+    """Return the <svg> elements of a plot: one for wide pages and, if letters would be too small, one for phones."""
+    return svg(plot) if isinstance(plot, BarPlot) else svg(plot) + svg(plot, NARROW)
 
 
 def page_parts(template: str, scripts: Sequence[str], **values: object) -> Iterator[str]:
@@ -118,7 +125,7 @@ def template_environment(package: str) -> Environment:
         lstrip_blocks=True,
         autoescape=True,
     )
-    environment.filters.update(mark_text=mark_text, svg=svg)
+    environment.filters.update(mark_text=mark_text, svg=svg_of_each_width)
     return environment
 
 

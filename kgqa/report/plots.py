@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 WIDTH, HEIGHT = 640, 300
+# pixels on a phone, where a drawing of WIDTH would have letters of half the size
+NARROW = 324
 LEFT, RIGHT, TOP, BOTTOM = 56, 24, 14, 44
-# pixels from a bar to the next, for the second line of a name, and for the bars: names are readable on a phone
-BAR, LINE, BAR_LENGTH = 20, 14, 220
-NAME = 44  # characters on a line of a bar's name, which has two lines at most
+# pixels of a bar, of a line of its name, and below it
+BAR, LINE, GAP = 16, 16, 10
+NAME = 46  # characters on a line of a bar's name, which has two lines at most
 LEGEND_ROW = 18  # pixels of an entry
 _CHARACTER = 6.8  # pixels
 # pixels between two places of a line that labels avoid
@@ -151,52 +153,50 @@ def log_ticks(low: float, high: float) -> list[float]:
 def lay_out_bars(plot: BarPlot) -> dict[str, object]:
     """Return the values of the template's `bars`: the bars in order, and the scale of their length."""
     bars = sorted(plot.bars, key=lambda bar: -bar.value)
-    # between the name and the bar: at the end of the interval it looks like the interval's end
-    number = 10 + round(_CHARACTER * max(len(bar.number) for bar in bars))
+    # before the bar: at the end of the interval it looks like the interval's end
+    left = 18 + round(_CHARACTER * max(len(bar.number) for bar in bars))
     names = [textwrap.wrap(bar.name, NAME, max_lines=2, placeholder=" …") or [""] for bar in bars]
-    left = number + 16 + round(_CHARACTER) * max(len(line) for lines in names for line in lines)
     ends = [
         0.0,
         *(end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None),
     ]
-    x = _Scale(min(ends), max(ends) or 1.0, left, left + BAR_LENGTH)
     return {
         "title": plot.title,
         "bars": list(zip(bars, names, strict=True)),
-        "x": x,
-        "row": BAR + LINE * (max(map(len, names)) - 1),
+        "x": _Scale(min(ends), max(ends) or 1.0, left, NARROW - 4),
+        "row": BAR + GAP + LINE * max(map(len, names)),
         "line": LINE,
         "top": TOP,
-        "number": number,
+        "width": NARROW,
         "paint": COLOURS[0],
     }
 
 
-def lay_out_points(plot: Plot) -> dict[str, object]:
+def lay_out_points(plot: Plot, width: int = WIDTH) -> dict[str, object]:
     """Return the values of the template's `points`: the scales of both axes, labels with room, and the legend."""
     points = [point for series in plot.series for point in series.points]
     if plot.places:
-        x = _Scale(-0.5, len(plot.places) - 0.5, LEFT, WIDTH - RIGHT)
+        x = _Scale(-0.5, len(plot.places) - 0.5, LEFT, width - RIGHT)
     else:
         values = [point.x for point in points]
         is_log = plot.x_is_cost and bool(values) and 0 < 10 * min(values) < max(values)
-        x = _Scale.of(values, LEFT, WIDTH - RIGHT, 8, is_log=is_log)
+        x = _Scale.of(values, LEFT, width - RIGHT, 8 * width // WIDTH, is_log=is_log)
     ends = [end for p in points for end in (p.y, p.low, p.high) if end is not None]
     y = _Scale.of(ends, HEIGHT - BOTTOM, TOP)
     legend = plot.series if len(plot.series) > 1 else ()
     per_row = max(
         1,
         int(
-            (WIDTH - LEFT) / (30 + _CHARACTER * max((len(each.name) for each in legend), default=0))
+            (width - LEFT) / (30 + _CHARACTER * max((len(each.name) for each in legend), default=0))
         ),
     )
     lines = [box for series in plot.series for box in _line_boxes(series, x, y)]
     named = [point for point in points if point.label]
     places = [(x(point.x), y(point.y)) for point in named]
-    labels, keys = _place_names(places, [point.label for point in named], lines)
+    labels, keys = _place_names(places, [point.label for point in named], lines, width)
     legend_height = 6 + LEGEND_ROW * math.ceil(len(legend) / per_row) if legend else 0
     size = {
-        "width": WIDTH,
+        "width": width,
         "height": HEIGHT + legend_height + LEGEND_ROW * len(keys),
         "keys_top": HEIGHT + legend_height + 6,
         "legend_top": HEIGHT + 6,
@@ -218,17 +218,17 @@ def _line_boxes(series: Series, x: _Scale, y: _Scale) -> Iterator[_Box]:
 
 
 def _place_names(
-    places: Sequence[tuple[float, float]], names: Sequence[str], lines: Sequence[_Box]
+    places: Sequence[tuple[float, float]], names: Sequence[str], lines: Sequence[_Box], width: int
 ) -> tuple[list[_Label], list[tuple[str, str]]]:
     """Return the labels of points, and the names of those that have a number, because the name has no room."""
-    labels = _place_labels(places, names, lines)
+    labels = _place_labels(places, names, lines, width)
     named = [label for _, _, label, _ in labels]
     numbers: dict[str, str] = {}
     # each name that stays can take the room of a number
     while len(labels) < len(names):
         others = (name for name in names if name not in named)
         numbers = {name: f"{number}" for number, name in enumerate(dict.fromkeys(others), 1)}
-        labels = _place_labels(places, [numbers.get(name, name) for name in names], lines)
+        labels = _place_labels(places, [numbers.get(name, name) for name in names], lines, width)
         if not named:
             break
         named.pop()
@@ -236,12 +236,9 @@ def _place_names(
 
 
 def _place_labels(
-    places: Sequence[tuple[float, float]], texts: Sequence[str], lines: Sequence[_Box]
+    places: Sequence[tuple[float, float]], texts: Sequence[str], lines: Sequence[_Box], width: int
 ) -> list[_Label]:
-    """Return each label next to its point, if it has free room there.
-
-    A larger text, as on a phone, grows away from the point.
-    """
+    """Return each label next to its point, if it has free room there."""
     boxes = [*lines, *((x - 4, y - 4, x + 4, y + 4) for x, y in places)]
     labels: list[_Label] = []
     for (x, y), label in zip(places, texts, strict=True):
@@ -252,7 +249,7 @@ def _place_labels(
         for left, at, anchor, base in spots:
             box = (left, base - 10, left + wide, base + 2)
             is_inside = (
-                left > LEFT and box[2] < WIDTH and box[1] > 0 and box[3] < HEIGHT - BOTTOM + 2
+                left > LEFT and box[2] < width and box[1] > 0 and box[3] < HEIGHT - BOTTOM + 2
             )
             is_free = all(
                 box[0] > other[2] or other[0] > box[2] or box[1] > other[3] or other[1] > box[3]

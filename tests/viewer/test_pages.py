@@ -54,6 +54,7 @@ def row(name: str, em: float | None = None, kind: str = "run", **settings: str) 
     )
 
 
+BAR_NAME = r'<text x="0" y="[^"]*">([^<]*)<'
 ROWS = [row("one", 40.0, beam="5"), row("two", 50.5, beam="10"), row("lengths", kind="sweep")]
 
 
@@ -119,10 +120,10 @@ def test_texts_bars_and_points_of_runs() -> None:
         "beam 5",
         "beam 10",
     ]
-    # numbers are between the names and the bars
+    # numbers are before the bars, and names above them
     assert re.findall(r'text-anchor="end" font-weight="600">([^<]*)<', bars) == ["50.5", "40.0"]
-    assert re.findall(r'text-anchor="end">([^<]*)<', bars) == ["trace · beam 10", "trace · beam 5"]
-    assert re.findall(r'text-anchor="end">([^<]*)<', plots["wasp<i>"][0]) == ["&lt;b&gt;"]
+    assert re.findall(BAR_NAME, bars) == ["trace · beam 10", "trace · beam 5"]
+    assert re.findall(BAR_NAME, plots["wasp<i>"][0]) == ["&lt;b&gt;"]
     assert table.draw_plots(ROWS[2:], groups, "tokens / question", "EM") == {}
     failed = replace(ROWS[0], figures={"failed questions": Measured(3, of=12)})
     assert failed.mark == ("! 3 failed", "wrong")
@@ -212,7 +213,7 @@ def test_plot_names_start_with_the_models_that_differ() -> None:
 def test_long_name_of_a_bar_has_two_lines() -> None:
     names = [f"trace · beam 5 · chains 5 · max answer tokens {count}" for count in (10, 25)]
     drawn = svg(BarPlot("EM", [Bar(name, 50.0) for name in names]))
-    lines = re.findall(r'text-anchor="end">([^<]*)<', drawn)
+    lines = re.findall(BAR_NAME, drawn)
     joined = [" ".join(pair) for pair in zip(lines[::2], lines[1::2], strict=True)]
     assert joined == names
 
@@ -622,6 +623,26 @@ def test_phone_has_a_chain_from_top_to_bottom(
     assert (
         browser.value(f"{chain}.viewBox.baseVal.height > {chain}.viewBox.baseVal.width") is is_tall
     )
+
+
+@pytest.mark.parametrize("page", ["plots", "sweep/sweeps/lengths"])
+def test_letters_of_plots_are_readable_on_a_phone(
+    browser: Browser, viewing: Viewing, page: str
+) -> None:
+    browser.resize(390, 844)
+    browser.visit(f"{viewing.base}{page}", ready="document.readyState === 'complete'")
+    plots = "[...document.querySelectorAll('svg.plot')].filter((each) => each.getBoundingClientRect().width)"
+    scale = "each.getBoundingClientRect().width / each.viewBox.baseVal.width"
+    scales = browser.value(f"{plots}.map((each) => {scale})")
+    assert len(scales) >= 2
+    # of letters of 12 pixels
+    assert min(scales) > 0.9
+    texts = f"{plots}.flatMap((each) => [...each.querySelectorAll('text')])"
+    assert (
+        browser.value(f"Math.max(...{texts}.map((each) => each.getBoundingClientRect().right))")
+        <= 390
+    )
+    assert browser.value(PHONE) <= 390
 
 
 @pytest.mark.parametrize(("width", "are_hidden"), [(390, True), (1400, False)])

@@ -50,5 +50,5 @@ function copying(name, text, title = name) {
 
 for (const table of document.querySelectorAll("main table")) if (table.tHead) sortable(table);
 // a figure can be saved for a paper
-for (const plot of document.querySelectorAll("figure svg")) plot.before(" ", element("a", { download: `${plot.ariaLabel}.svg`, href: `data:image/svg+xml,${encodeURIComponent(plot.outerHTML)}` }, "SVG"));
+for (const plot of document.querySelectorAll("figure svg:not(.narrow)")) plot.before(" ", element("a", { download: `${plot.ariaLabel}.svg`, href: `data:image/svg+xml,${encodeURIComponent(plot.outerHTML)}` }, "SVG"));
 for (const code of document.querySelectorAll("[data-copied]")) code.after(" ", copying("copy", () => code.textContent, "copy the command"));

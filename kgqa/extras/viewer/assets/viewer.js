@@ -28,7 +28,7 @@ for (const button of document.querySelectorAll(".fold")) {
   });
 }
 
-for (const plot of document.querySelectorAll("svg.plot")) {
+for (const plot of document.querySelectorAll("svg.plot:not(.narrow)")) {
   const link = document.createElement("a"); // saves the figure for a paper
   link.download = `${plot.ariaLabel}.svg`;
   link.href = `data:image/svg+xml,${encodeURIComponent(plot.outerHTML)}`;
