@@ -42,6 +42,10 @@ from kgqa.util.settings import name_of
 from kgqa.util.text import duration, pluralize, shorten
 
 Rows = Iterator[tuple[str, str]]
+# the passages of several searches
+NO_ORDER = (
+    "none in common to several searches. Only the recall of the largest budget has a clear meaning"
+)
 # most frequent reasons of failed questions in a notice
 _REASONS = 3
 _LONGEST = 300  # characters of a reason
@@ -346,7 +350,17 @@ def _recalls(retrieval: Retrieval | None) -> Section:
                 (name, {key: means[key] for key in shown_keys})
                 for name, means in (by_group.items() if len(by_group) > 1 else ())
             ]
-    return _means_section("Recall of gold passages", "group", groups, alarm)
+    section = _means_section("Recall of gold passages", "group", groups, alarm)
+    return (
+        replace(section, text=(f"Order of passages: {NO_ORDER}.",))
+        if _has_no_order(retrieval)
+        else section
+    )
+
+
+def _has_no_order(retrieval: Retrieval | None) -> bool:
+    """Return whether there is a recall of passages of several searches, which have no common order."""
+    return retrieval is not None and retrieval.n > 0 and not retrieval.ranked
 
 
 def _costs_by_role(roles: Mapping[str, RoleCost]) -> Section:
@@ -544,6 +558,8 @@ def _retrieval_rows(retrieval: Retrieval | None) -> Rows:
         yield "all gold found", "  ".join(shares)
         if retrieval.leaf_recall is not None:
             yield "recall with leaves", f"{retrieval.leaf_recall:.1f}"
+        if _has_no_order(retrieval):
+            yield "order of passages", NO_ORDER
     if retrieval.without_entities is not None:
         yield "without known entities", pluralize(retrieval.without_entities, "question")
     if retrieval.mrr is not None:

@@ -648,3 +648,12 @@ def test_labels_avoid_the_frontier() -> None:
     top = layout["y"](100)
     on_line = height + (middle - start) / (end - start) * (top - height)
     assert abs(on_line - (base - 4)) > 6
+
+
+@pytest.mark.parametrize(("ranked", "count"), [(True, 0), (False, 2)], ids=["one", "several"])
+def test_recall_of_several_searches_has_a_caveat(ranked: bool, count: int) -> None:
+    run = FinishedRun.read(Path(__file__).parents[1] / "golden/artefacts/retrieval")
+    assert run.metrics.retrieval is not None
+    retrieval = run.metrics.retrieval.replace(ranked=ranked)
+    text = markdown("", sections(replace(run, metrics=run.metrics.replace(retrieval=retrieval))))
+    assert text.count("several searches. Only the recall of the largest budget") == count
