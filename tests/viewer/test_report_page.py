@@ -205,6 +205,22 @@ def test_judge_and_verdict_are_named_once(
     assert browser.value(text) == shown
 
 
+@pytest.mark.parametrize(("width", "metric"), [(1400, "terseness"), (390, "conciseness")])
+def test_groups_with_an_own_metric_and_a_judge_fit(
+    browser: Browser, own_folder: Path, width: int, metric: str
+) -> None:
+    assert main(["new", "metric", metric]) == 0
+    asked = ("method=golden", "dataset=demo", "engine=scripted", "limit=6", "judge=em")
+    assert main(["run", *asked]) == 0
+    [report] = own_folder.glob("outputs/demo/golden/*/*/report.html")
+    browser.resize(width, 900)
+    browser.open(report)
+    groups = "[...document.querySelectorAll('section')].filter((each) => /^By /.test(each.textContent.trim()))"
+    tables = f"{groups}.map((each) => each.querySelector('.wide'))"
+    assert browser.value(f"{tables}.length") == 2
+    assert browser.value(f"{tables}.every((each) => each.scrollWidth <= each.clientWidth)")
+
+
 def test_own_metric_is_next_to_the_answer(browser: Browser, own_folder: Path) -> None:
     assert main(["new", "metric", "brevity"]) == 0
     assert main(["run", "method=golden", "dataset=demo", "engine=scripted", "limit=1"]) == 0
