@@ -235,7 +235,7 @@ class SweepReport:
             *ends,
             "run",
         ]
-        runs = {each.cell.number: each.run for each in self.done}
+        runs = {each.cell.number: each.judged_run for each in self.done}
         rows: list[list[object]] = [[*header]]
         for cell in self.cells:
             row: dict[str, object] = {

@@ -144,6 +144,14 @@ def test_judge_of_a_later_evaluation_has_a_column(kgqa: Kgqa, sweep: str) -> Non
     assert "| judge accuracy |" in Path("outputs/sweeps/main/report.md").read_text(encoding="utf-8")
 
 
+def test_csv_of_a_sweep_has_a_later_judge(kgqa: Kgqa, sweep: str) -> None:
+    assert kgqa("evaluate", sweep, "judge=containment").code == 0
+    assert kgqa("report", sweep, "--format", "csv", "--out", "s.csv").code == 0
+    with Path("s.csv").open(encoding="utf-8") as lines:
+        accuracies = [row["judge accuracy"] for row in csv.DictReader(lines)]
+    assert accuracies == ["0.0", "0.0"]
+
+
 @pytest.fixture
 def two_runs(kgqa: Kgqa) -> None:
     codes = [
