@@ -12,16 +12,19 @@ from dataclasses import replace
 from hashlib import sha256
 from html import unescape
 from importlib.metadata import PackageNotFoundError
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
 
+from kgqa.artifacts.evaluation import EVALUATION
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.sweep import CellState, Sweep
 from kgqa.artifacts.trace import TRACE, read_frames
+from kgqa.artifacts.verdicts import VERDICTS
 from kgqa.cli.main import main
 from kgqa.errors import DataError
 from kgqa.extras.viewer import table
@@ -531,7 +534,11 @@ def test_different_judges_side_by_side_are_marked(
         assert main(["evaluate", f"outputs/{keys[name]}", f"judge={judge}"]) == 0
     runs = urlencode([("run", keys["trace"]), ("run", keys["no_context"])])
     warning = "Judge accuracy is by different judges, and neither ranked nor tested: em (A), containment (B)."
-    assert warning in viewing.error(f"/compare?{runs}")
+    page = viewing.error(f"/compare?{runs}")
+    # other tests read the runs without a judge
+    for name, file in product(("trace", "no_context"), (EVALUATION, VERDICTS)):
+        (folder / "outputs" / keys[name] / file).unlink()
+    assert warning in page
 
 
 def test_plots_separate_runs_with_other_questions(
