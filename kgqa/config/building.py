@@ -100,11 +100,16 @@ def check_part(part: Any, node: Node, key: str, kind: Callable[..., T]) -> T:
         if name[0] != "_" and getattr_static(part, name, _ABSENT) is _ABSENT
     ]
     if lacks:
-        raise ConfigError(
-            f"{key}._target_={node['_target_']}: not a {key}: missing {', '.join(lacks)}. See docs/OWN_CODE.md"
-        )
+        raise _refuse_missing(node, key, lacks)
     checked: T = part
     return checked
+
+
+def _refuse_missing(node: Node, key: str, members: Iterable[str]) -> ConfigError:
+    lacks = f"missing {', '.join(members)}"
+    return ConfigError(
+        f"{key}._target_={node['_target_']}: not a {key}: {lacks}. See docs/OWN_CODE.md"
+    )
 
 
 def build(node: Mapping[str, Any], key: str, **built: Any) -> Any:
@@ -114,6 +119,8 @@ def build(node: Mapping[str, Any], key: str, **built: Any) -> Any:
         ConfigError: naming the key, the value and what was expected.
     """
     target, values = read_node(node, key, built)
+    if lacks := getattr(target, "__abstractmethods__", ()):
+        raise _refuse_missing(node, key, sorted(lacks))
     return target(**values, **built)
 
 

@@ -442,6 +442,16 @@ def test_defect_of_a_judge_names_its_line(
     assert "3 failed" in out
 
 
+def test_judge_without_forms_makes_no_call(kgqa: Run, tmp_path: Path) -> None:
+    text = JUDGE.format(code="return Verdict('correct')").replace("role_forms", "roles_of")
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    (tmp_path / "conf" / "judge").mkdir(parents=True)
+    (tmp_path / "conf" / "judge" / "mine.yaml").write_text("_target_: mine.Mine\n", "utf-8")
+    out = kgqa("run method=golden judge=mine dataset=demo engine=scripted limit=3")
+    message = "judge._target_=mine.Mine: not a judge: missing role_forms. See docs/OWN_CODE.md"
+    assert out.strip() == f"kgqa: {message}"
+
+
 def test_judge_without_labels_is_named(kgqa: Run, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(JUDGE.format(code="return Verdict(None)"), encoding="utf-8")
     (tmp_path / "conf" / "judge").mkdir(parents=True)
