@@ -12,7 +12,7 @@ from kgqa.artifacts.manifest import Manifest, check_hash
 from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.schema import Artifact, read
-from kgqa.errors import ConfigError, DataError, SeveralRunsError
+from kgqa.errors import ConfigError, DataError, SeveralRunsError, nearest
 from kgqa.types import Json
 from kgqa.util.fs import sha256
 from kgqa.util.places import outputs
@@ -252,11 +252,18 @@ def _refuse_unknown(text: str) -> ConfigError:
             f"{text}: a file, not a run. To score answers of another program: "
             f"kgqa evaluate --predictions {text} dataset=NAME"
         )
+    if folder := find_sweep(text.rstrip("/")):
+        return _refuse_sweep(text, f"{text.rstrip('/')} is a sweep", _list_cells(folder))
     # SWEEP/METHOD without such a cell
-    for name in (text.rstrip("/"), text.rpartition("/")[0]):
-        folder = find_sweep(name)
-        if folder:
-            return _refuse_sweep(text, f"{name} is a sweep", _list_cells(folder))
+    name, _, cell_name = text.rpartition("/")
+    if folder := find_sweep(name):
+        cells = _list_cells(folder)
+        known = {f"{cell.number}" for cell in cells.values()} | {
+            *filter(None, map(read_method, cells))
+        }
+        return ConfigError(
+            f"{text}: no finished cell {cell_name} in the sweep {name}. {nearest(cell_name, known)}"
+        )
     remedy = "Separate names by spaces" if "," in text else "List runs: kgqa runs"
     return ConfigError(f"{text}: no finished run matches. {remedy}")
 

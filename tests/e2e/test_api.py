@@ -104,13 +104,22 @@ def test_unknown_baseline_or_metric(chosen: dict[str, Any], message: str) -> Non
     assert refusal(partial(kgqa.compare, *runs, **chosen)).startswith(message)
 
 
-@pytest.mark.parametrize("name", ["main", "sweeps/main", "outputs/sweeps/main", "main/trace"])
+@pytest.mark.parametrize("name", ["main", "sweeps/main", "outputs/sweeps/main"])
 def test_sweep_in_place_of_a_run_lists_its_runs(name: str) -> None:
     golden_run, _ = kgqa.sweep(name="main", method=["golden", "no_context"], display=QUIET, **QUICK)
     folder = golden_run.folder.relative_to("outputs")
-    sweep = name.removesuffix("/trace")
-    message = f"{sweep} is a sweep: name one of its runs: {folder} (method=golden), demo/no_context"
+    message = f"{name} is a sweep: name one of its runs: {folder} (method=golden), demo/no_context"
     assert refusal(kgqa.load, name).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("cell", "hint"),
+    [("goldn", "Did you mean golden?"), ("9", "Choose from: 0, 1, golden, no_context.")],
+)
+def test_unknown_cell_of_a_sweep_is_named(cell: str, hint: str) -> None:
+    kgqa.sweep(name="main", method=["golden", "no_context"], display=QUIET, **QUICK)
+    message = f"main/{cell}: no finished cell {cell} in the sweep main. {hint}"
+    assert refusal(kgqa.load, f"main/{cell}") == message
 
 
 @pytest.mark.parametrize("sweep", ["main", "sweeps/main", "outputs/sweeps/main"])
