@@ -17,12 +17,13 @@ from kgqa.artifacts.run import (
     FinishedRun,
     RunEntry,
     find_run,
+    find_sweep,
     list_runs,
     matching,
     read_settings,
     run_json,
 )
-from kgqa.artifacts.sweep import find_missing, warn_of_changed
+from kgqa.artifacts.sweep import Sweep, find_missing, warn_of_changed
 from kgqa.cli.commands import EXPORTS
 from kgqa.cli.significance import check_test, read_metrics
 from kgqa.cli.tables import Cells, style_text
@@ -57,13 +58,14 @@ def runs(args: Namespace, terminal: Terminal) -> None:
         if all(want in (None, part) for want, part in zip(parts, run.parts, strict=False))
     ]
     if args.positionals:
-        listed = matching(args.positionals[0], listed)
+        listed = _match(args.positionals[0], listed)
     if args.json:
         terminal.json([run_json(run) for run in listed[: args.limit]])
         return
     if not listed:
+        start = "Start with: kgqa run method=trace dataset=demo limit=3"
         terminal.line(
-            "no such runs in outputs/. Start with: kgqa run method=trace dataset=demo limit=3"
+            f"no such runs in outputs/. {'List all: kgqa runs' if list_runs() else start}"
         )
         return
     entries = listed[: args.limit or RUNS_SHOWN]
@@ -84,6 +86,16 @@ def runs(args: Namespace, terminal: Terminal) -> None:
     terminal.lines(list_present_prompts(text for text in differing.values() if text))
     if len(listed) > len(entries):
         terminal.line(f"{len(entries)} of {len(listed):,}. All: --limit {len(listed)}")
+
+
+def _match(text: str, listed: Sequence[RunEntry]) -> list[RunEntry]:
+    """Return the runs whose name matches, or those of the sweep with this name."""
+    if runs := matching(text, listed):
+        return runs
+    sweep = find_sweep(text)
+    cells = Sweep.read(sweep).cells if sweep else ()
+    folders = {cell.run.resolve() for cell in cells if cell.run}
+    return [run for run in listed if run.folder.resolve() in folders]
 
 
 def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:

@@ -67,3 +67,12 @@ def test_finished_run_names_its_limit(kgqa: Kgqa) -> None:
     command = ("run", "method=golden", "limit=100", *QUICK)
     outputs = [kgqa(*command).out for _ in range(2)]
     assert ["limit=100: the dataset has 36 questions" in output for output in outputs] == [True] * 2
+
+
+def test_name_of_a_sweep_lists_its_runs(kgqa: Kgqa) -> None:
+    kgqa("run", "-m", "method=golden,no_context", *QUICK, "sweep.name=two")
+    kgqa("run", "method=all_documents", *QUICK)
+    listed = kgqa("runs", "two").out
+    assert ("/golden/" in listed, "/no_context/" in listed) == (True, True)
+    assert "/all_documents/" not in listed
+    assert kgqa("runs", "three").out == "no such runs in outputs/. List all: kgqa runs\n"
