@@ -128,13 +128,15 @@ def plan_calls(session: Session, shared: Shared, first: int | None = None) -> Ca
 
 
 def check_templates(session: Session) -> None:
-    """Answer the first question with simulated replies if the user has a template of the run.
+    """Answer the first question and judge the answer, with simulated replies, if the user has a template of the run.
 
-    Raises PromptError: a template has wrong syntax, or uses a value that the method does not pass.
+    Raises PromptError: a template has wrong syntax, or uses a value that the method or the judge does not pass.
     """
     experiment, uses_triples = session.experiment, "triples" in session.experiment.method.uses
     extracts = uses_triples and experiment.triple_file is None
+    judge = experiment.judge
     programs = [experiment.method, *([experiment.extractor] if extracts else [])]
+    programs += [judge] if judge else []
     own = [
         name
         for name in sorted({name for program in programs for name in list_templates(program)})
@@ -151,6 +153,13 @@ def check_templates(session: Session) -> None:
     # the run reports other errors of the method with their lines
     with suppress(ConfigError):
         planner.imagine(answers, session.engines)
+    if judge:
+        judged = (
+            (each.id, judge.judge(JudgedAnswer(each.text, each.answers, "unknown", each.passages)))
+            for each in questions
+        )
+        with suppress(ConfigError):
+            planner.imagine(judged, session.judge_engines, certain=False)
     for error in planner.errors:
         # other errors can be of the simulated replies
         if isinstance(error, UnknownValue):

@@ -442,6 +442,16 @@ def test_defect_of_a_judge_names_its_line(
     assert "3 failed" in out
 
 
+def test_prompt_of_a_judge_is_tried_before_a_call(kgqa: Run, tmp_path: Path) -> None:
+    kgqa("new judge mine")
+    template = tmp_path / "prompts" / "mine" / "verdict.j2"
+    template.write_text(template.read_text("utf-8").replace("{{ answer", "{{ anwser"), "utf-8")
+    out = kgqa("run method=golden judge=mine dataset=demo engine=scripted limit=3")
+    error = "kgqa: prompts/mine/verdict.j2:9: 'anwser' is undefined. Did you mean answer?"
+    assert out.splitlines()[-1] == error
+    assert not (tmp_path / "outputs" / "demo").exists()
+
+
 def test_judge_without_forms_makes_no_call(kgqa: Run, tmp_path: Path) -> None:
     text = JUDGE.format(code="return Verdict('correct')").replace("role_forms", "roles_of")
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
