@@ -63,7 +63,7 @@ class Terminal(Display):
 
         A command at the end of such a text is on its own line and not broken, so that it can be copied.
         """
-        self._changed = time.monotonic()
+        self._clear()
         style = "red" if alarm else style
         folds = folds and self.console.is_terminal
         if folds and (parts := _COMMAND.fullmatch(str(text))):
@@ -84,6 +84,7 @@ class Terminal(Display):
 
     def warn(self, texts: Iterable[str]) -> None:
         """Print warnings to stderr, so that the output of a command stays the same for scripts."""
+        self._clear()
         for text in texts:
             print(f"warning: {escape_control(text)}", file=sys.stderr)
 
@@ -116,6 +117,7 @@ class Terminal(Display):
         )
         if title:
             self.line(title, style="italic")
+        self._clear()
         for line in layout.lines(width):
             self.console.print(line, soft_wrap=True, highlight=False)
         if omitted := header[len(layout.header) :]:
@@ -142,6 +144,7 @@ class Terminal(Display):
 
     def result(self, path: object) -> None:
         """Print the last line of a command, plain, so that scripts can read it."""
+        self._clear()
         sys.stdout.write(f"{escape_control(str(path))}\n")
         sys.stdout.flush()
 
@@ -164,6 +167,7 @@ class Terminal(Display):
 
     def json(self, value: Json) -> None:
         """Print JSON to stdout."""
+        self._clear()
         sys.stdout.write(escape_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
     @contextmanager
@@ -178,6 +182,12 @@ class Terminal(Display):
                 lambda stage: progress.update(task, completed=stage.ended, total=stage.count)
             )
             yield
+
+    def _clear(self) -> None:
+        """Remove the line that shows work: text next to it would keep a part of it. It returns after a silence."""
+        with self._drawing:
+            self._changed = time.monotonic()
+            self._status.stop()
 
     @contextmanager
     def own_screen(self) -> Iterator[None]:
@@ -211,8 +221,9 @@ class Terminal(Display):
 
     def _show_work(self, end: threading.Event) -> None:
         while not end.wait(TICK):
-            silence, waits = time.monotonic() - self._changed, describe_waits()
+            waits = describe_waits()
             with self._drawing:
+                silence = time.monotonic() - self._changed
                 if self._screens or silence < SILENCE:
                     self._status.stop()
                 else:

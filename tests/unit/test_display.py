@@ -250,6 +250,23 @@ def test_terminal_shows_what_kgqa_waits_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert "waiting: a server" in screen.getvalue()
 
 
+def test_text_is_printed_without_the_line_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "SILENCE", 0.0)
+    monkeypatch.setattr(terminal, "TICK", 0.01)
+    screen = Tty()
+    view = terminal.Terminal(screen)
+    with view.showing_work():
+        deadline = time.monotonic() + 30
+        while "working" not in screen.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        monkeypatch.setattr(terminal, "SILENCE", 1e9)
+        view.line("first")
+        view.table(("metric", "mean"), [("EM", "50.0")])
+        shown = screen.getvalue()
+    assert "working" in shown.partition("first")[0]
+    assert "working" not in shown.partition("first")[2]
+
+
 def test_command_at_the_end_of_a_text_is_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     stream, command = Tty(), "kgqa run -m method=golden,no_context dataset=demo limit=36"
