@@ -50,8 +50,8 @@ FLIPS_HINT = (
     "Flipped questions: compare two of these runs to list them, or add --all for every pair."
 )
 REPEATS_TEXT = (
-    "Repeats: the means of each question over the repeats are compared, with the spread between repeats in intervals "
-    "and p. The questions needed do not contain this spread, because more questions do not reduce it."
+    "Repeats: the means of each question over the repeats are compared, with the spread between repeats in intervals, "
+    "p and the questions needed."
 )
 FATES = ("followed", "own knowledge", "abstained", "another answer")
 # by metric and by letter: a share per question, for each repeat

@@ -31,13 +31,14 @@ from kgqa.experiment.selection import GIVEN, QuestionSelection
 from kgqa.report.evaluation import describe_level
 from kgqa.report.section import Legend, MarkedCell, Section, Value
 from kgqa.scoring.comparison import ALPHA, Difference, count_pairs
-from kgqa.scoring.power import ENOUGH, find_detectable_points, plan_questions
+from kgqa.scoring.power import ENOUGH, MOST, find_detectable_points, plan_questions
 from kgqa.scoring.repeats import compare_rows
 from kgqa.util.text import duration, pluralize
 
-REPEATS_TEXT = (
-    "Repeats: the questions are for as many repeats as those of the pilot. The spread between repeats is not planned, "
-    "because more questions do not reduce it."
+REPEATS_TEXT = "Repeats: the numbers are for as many repeats as those of the pilot, with the spread between them."
+TOO_DIFFERENT = (
+    "{rows}: the repeats differ by so much that no number of questions shows {points:g} points. Use more repeats, e.g. "
+    "repeats=10."
 )
 # keys of a pilot that choose its questions or its folder
 _OWN_KEYS = ("limit", "sample", "sample_by", "ids", "shard", "output_dir", "run_name")
@@ -79,17 +80,20 @@ def plan_comparison(
         plan_questions(pilot, points, power=power, alpha=alphas[pilot.upper_bound])
         for pilot in pilots
     ]
-    most = max(cautious for _, cautious in plans)
+    most = max(MOST if cautious is None else cautious for _, cautious in plans)
     available = _count_questions(runs["A"][0], max(most, ENOUGH))
     # the questions that the dataset has, if they are fewer than planned
     all_of_it = available if available is not None and available < most else None
     planned: list[tuple[Value, ...]] = []
     unknown = list[tuple[Difference, int]]()
+    too_different = list[str]()
     for pilot, (needed, cautious) in zip(pilots, plans, strict=True):
         # of many pairs, these rows would hide the others
-        if needed is None and tests > 1:
+        if needed is None and cautious is not None and tests > 1:
             unknown.append((pilot, cautious))
             continue
+        if cautious is None:
+            too_different.append(f"{pilot.metric} of {pilot.first} – {pilot.second}")
         pair = [*costs[pilot.first], *costs[pilot.second]]
         smallest = [
             find_detectable_points(pilot, count, power=power, alpha=alphas[pilot.upper_bound])
@@ -106,7 +110,11 @@ def plan_comparison(
                 needed,
                 cautious,
                 *of_all,
-                *_costs(pair, min(cautious, all_of_it or cautious)),
+                *(
+                    (None, None, None)
+                    if cautious is None
+                    else _costs(pair, min(cautious, all_of_it or cautious))
+                ),
                 of_pilot_questions,
                 pilot.n,
                 f"{pilot.difference:+.1f}",
@@ -129,6 +137,11 @@ def plan_comparison(
         ),
         *_count_unknown(unknown),
         *(
+            [TOO_DIFFERENT.format(rows=", ".join(too_different), points=points)]
+            if too_different
+            else []
+        ),
+        *(
             ["For fewer rows: metrics=f1, or baseline=ROW with the letter or the name of a run."]
             if tests > 1 and not (metrics or baseline)
             else []
@@ -136,7 +149,8 @@ def plan_comparison(
         f"Questions: the number that shows {points:g} points with power {power:g}, by {test}, at {level}.",
         *(
             ["–: no question of the pilot differs."]
-            if any(row[header.index(needed_for)] is None for row in planned)
+            if any(needed is None and cautious is not None for needed, cautious in plans)
+            and any(row[header.index(needed_for)] is None for row in planned)
             else []
         ),
         "Cautious: the same with the upper 80 % limit of the pilot's spread.",

@@ -291,6 +291,7 @@ def comparison_section(
     pair = "first run minus second run" if baseline is None else f"run minus {names[baseline]}"
     higher = "first run" if baseline is None else "run"
     test = "McNemar's exact test for right or wrong, a paired permutation test for others"
+    has_repeats = any(each.repeat_error for each in differences)
     is_equal = f"the interval is between -{wanted:g} and {wanted:g}"
     texts = (
         "Means in percent over the same questions.",
@@ -302,7 +303,8 @@ def comparison_section(
         Legend("effect", "Effect: odds of the first if the two differ, or Cohen's d."),
         Legend(
             needed,
-            f"{needed}: questions that show {wanted:g} points with power 0.8{divided}, cautiously as kgqa plan.",
+            f"{needed}: questions that show {wanted:g} points with power 0.8{divided}, cautiously as kgqa plan"
+            f"{', –: none, because the repeats differ by too much' if has_repeats else ''}.",
         ),
         *_warn_of_few(differences, wanted),
     )

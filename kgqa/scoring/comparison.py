@@ -49,6 +49,8 @@ class Difference:
     alpha: float = ALPHA
     # whether one of the two is no competitor: these pairs are corrected on their own
     upper_bound: bool = False
+    # the part of the standard error that is between repeats, in points: more questions do not reduce it
+    repeat_error: float = 0.0
 
     @property
     def significant(self) -> bool:

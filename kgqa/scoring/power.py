@@ -42,13 +42,14 @@ def mcnemar_power(
 
 def plan_questions(
     pilot: Difference, points: float, *, power: float = POWER, alpha: float = ALPHA
-) -> tuple[int | None, int]:
+) -> tuple[int | None, int | None]:
     """Return how many questions show a difference of `points`, and how many if the pilot's spread is too low.
 
-    The first number is None if no question of the pilot differs. The second one is that of `bound_questions`.
+    The first number is None if no question of the pilot differs. The second one is that of `bound_questions`. Both are
+    None if the repeats differ by too much.
     """
     differing = sum(pilot.wins)
-    spread = _Spread(pilot.binary, differing / pilot.n, pilot.deviation)
+    spread = _Spread(pilot.binary, differing / pilot.n, pilot.deviation, pilot.repeat_error)
     return (
         spread.needed(points, power, alpha) if differing else None,
         bound_questions(pilot, points, power=power, alpha=alpha),
@@ -57,14 +58,15 @@ def plan_questions(
 
 def bound_questions(
     pilot: Difference, points: float, *, power: float = POWER, alpha: float = ALPHA
-) -> int:
+) -> int | None:
     """Return how many questions show a difference of `points` by the upper 80 % limit of the pilot's spread.
 
     A small pilot can have a low spread by chance. For right or wrong the number is that of McNemar's exact test,
-    otherwise the normal approximation. `MOST` if more are needed.
+    otherwise the normal approximation. `MOST` if more are needed. None: the repeats differ by so much that no number
+    of questions shows it.
     """
     most = _bound_share(sum(pilot.wins), pilot.n)
-    spread = _Spread(pilot.binary, most, _bound_deviation(pilot, most))
+    spread = _Spread(pilot.binary, most, _bound_deviation(pilot, most), pilot.repeat_error)
     return spread.needed(points, power, alpha)
 
 
@@ -92,19 +94,29 @@ def _bound_deviation(pilot: Difference, most: float) -> float:
 
 @dataclass(frozen=True)
 class _Spread:
-    """The spread of paired differences. share: of questions that differ. deviation: in points."""
+    """The spread of paired differences. share: of questions that differ. deviation, repeat_error: in points."""
 
     binary: bool
     share: float
     deviation: float
+    repeat_error: float
 
-    def needed(self, points: float, power: float, alpha: float) -> int:
-        """Return the number of questions that shows a difference of `points`."""
-        if not self.binary:
-            return min(
-                questions_needed(points, self.deviation, power=power, alpha=alpha) or 2, MOST
-            )
-        return _count_exactly(self.share, points / 100, power, alpha)
+    def needed(self, points: float, power: float, alpha: float) -> int | None:
+        """Return the number of questions that shows a difference of `points`, or None if no number does."""
+        if self.binary and not self.repeat_error:
+            return _count_exactly(self.share, points / 100, power, alpha)
+        square = points**2 - (_quantiles(power, alpha) * self.repeat_error) ** 2
+        if square <= 0:
+            return None
+        count = questions_needed(math.sqrt(square), self.deviation, power=power, alpha=alpha)
+        return min(count or 2, MOST)
+
+
+def _quantiles(power: float, alpha: float) -> float:
+    """Return how many standard errors a difference has that a two-sided test shows with this power."""
+    from scipy.special import ndtri
+
+    return float(ndtri(1 - alpha / 2) + ndtri(power))
 
 
 # many pairs of runs differ on equally many questions
@@ -138,11 +150,10 @@ def find_detectable_points(
 ) -> float | None:
     """Return the difference in points that this number of questions shows, by the normal approximation.
 
-    None if the spread is not known, because no question of the pilot differs.
+    With repeats: with as many as the pilot has. None if the spread is not known, because no question of the pilot
+    differs.
     """
-    from scipy.stats import norm
-
     if not pilot.deviation:
         return None
-    quantiles = float(norm.ppf(1 - alpha / 2) + norm.ppf(power))
-    return quantiles * pilot.deviation / math.sqrt(questions)
+    error = math.hypot(pilot.deviation / math.sqrt(questions), pilot.repeat_error)
+    return _quantiles(power, alpha) * error

@@ -152,9 +152,12 @@ def _add_spread(
         for mine, theirs in zip(*means, strict=True)
         if mine is not None and theirs is not None
     ]
-    low, high = difference_interval(moved, between=between, z=_quantile(variance))
+    quantile = _quantile(variance)
+    low, high = difference_interval(moved, between=between, z=quantile)
     p = max(difference.p, _student(difference.difference / 100, variance))
-    return replace(difference, p=p, low=100 * low, high=100 * high)
+    # with it, the normal quantile gives the width of this interval
+    error = 100 * sqrt(max(variance.total * (quantile / Z) ** 2 - questions, 0.0))
+    return replace(difference, p=p, low=100 * low, high=100 * high, repeat_error=error)
 
 
 def pass_at(k: int, runs: Sequence[Shares]) -> Estimate | None:

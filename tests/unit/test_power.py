@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from kgqa.artifacts.metrics import Metrics
 from kgqa.experiment.plan import _costs
 from kgqa.scoring.comparison import Difference, compare, mcnemar
 from kgqa.scoring.power import find_detectable_points, mcnemar_power, plan_questions
+from kgqa.scoring.repeats import compare_rows
 
 STUDIES = 1000
 
@@ -48,6 +50,7 @@ def test_power_is_that_of_simulated_studies(
 def test_planned_questions_show_the_difference(points: float, discordant: float) -> None:
     needed, cautious = plan_questions(pilot(discordant), points)
     assert needed is not None
+    assert cautious is not None
     assert 0.76 <= simulated_power(needed, discordant, points / 100) <= 0.86
     assert cautious > needed
 
@@ -74,7 +77,7 @@ def test_cautious_number_is_mostly_enough(n: int, discordant: float) -> None:
     for count, times in zip(*np.unique(sampled, return_counts=True), strict=True):
         first, second = [1.0] * n, [1.0] * (n - count) + [0.0] * count
         small = compare({"EM": {"A": first, "B": second}}, seed=0)[0]
-        enough += times * (plan_questions(small, 20)[1] >= true)
+        enough += times * ((plan_questions(small, 20)[1] or 0) >= true)
     assert enough / STUDIES >= 0.78
 
 
@@ -83,6 +86,7 @@ def test_pilot_without_differences_gives_a_cautious_number(shares: list[float]) 
     same = compare({"score": {"A": shares * 10, "B": shares * 10}}, seed=0)[0]
     needed, cautious = plan_questions(same, 5)
     assert needed is None
+    assert cautious is not None
     assert cautious > 150
     assert find_detectable_points(same, 20) is None
 
@@ -92,7 +96,42 @@ def test_limit_of_no_difference_is_20_percent() -> None:
     share = 1 - 0.2 ** (1 / 20)
     same = compare({"EM": {"A": [1.0, 0.0] * 10, "B": [1.0, 0.0] * 10}}, seed=0)[0]
     _, cautious = plan_questions(same, 5)
+    assert cautious is not None
     assert mcnemar_power(cautious, share, 0.05) == pytest.approx(0.8, abs=0.005)
+
+
+def repeated_pilot(shifts: tuple[float, ...], n: int = 200) -> Difference:
+    """Return the comparison of two methods with three repeats each, those of the first one shifted by these shares."""
+    generator = np.random.default_rng(61)
+    shares = generator.uniform(0.2, 0.6, size=n)
+    noise = generator.normal(0, 0.1, size=(6, n))
+    rows = [shares + each for each in noise]
+    first = [list(map(float, row + shift)) for row, shift in zip(rows[:3], shifts, strict=True)]
+    second = [list(map(float, row)) for row in rows[3:]]
+    return compare_rows({"F1": {"A": first, "B": second}}, 0)[0]
+
+
+def test_pilot_shows_what_the_interval_of_its_repeats_shows() -> None:
+    compared = repeated_pilot((-0.1, 0.0, 0.1))
+    # without power, a difference is shown if the interval is above 0
+    shown = find_detectable_points(compared, compared.n, power=0.5)
+    assert shown == pytest.approx((compared.high - compared.low) / 2, rel=0.05)
+    alone = replace(compared, repeat_error=0.0)
+    assert find_detectable_points(alone, compared.n, power=0.5) == pytest.approx(1.1, abs=0.2)
+
+
+def test_no_number_of_questions_shows_less_than_repeats_differ() -> None:
+    compared = repeated_pilot((-0.1, 0.0, 0.1))
+    smallest = find_detectable_points(compared, 10**9)
+    assert smallest is not None
+    assert plan_questions(compared, smallest * 0.99) == (None, None)
+    points = smallest * 1.005
+    needed, cautious = plan_questions(compared, points)
+    assert needed is not None
+    assert cautious is not None
+    assert (find_detectable_points(compared, needed) or 0) <= points
+    assert (find_detectable_points(compared, needed - 1) or 0) > points
+    assert cautious > needed
 
 
 @pytest.mark.parametrize(
