@@ -57,11 +57,12 @@ KEYS = (
 
 def serve(*models: str) -> Misbehaving:
     def answer(talk: Conversation, body: Body) -> None:
-        vectors = [{"embedding": [1.0, len(text)]} for text in body.get("input", ())]
+        if "input" in body:
+            talk.answer(200, {"data": [{"embedding": [1.0, len(text)]} for text in body["input"]]})
+            return
         # the verdict of judge=kgp
         verdict = "1" if "Grade whether" in json.dumps(body) else None
-        generated = reply(body, verdict) if "model" in body else {}
-        talk.answer(200, {"data": vectors} if vectors else generated)
+        talk.answer(200, reply(body, verdict) if "model" in body else {})
 
     started = Misbehaving(always=answer)
     started.models = [{"id": name} for name in models]
