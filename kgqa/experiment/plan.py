@@ -110,11 +110,7 @@ def plan_comparison(
                 needed,
                 cautious,
                 *of_all,
-                *(
-                    (None, None, None)
-                    if cautious is None
-                    else _costs(pair, min(cautious, all_of_it or cautious))
-                ),
+                *_costs(pair, cautious and min(cautious, all_of_it or cautious)),
                 of_pilot_questions,
                 pilot.n,
                 f"{pilot.difference:+.1f}",
@@ -159,7 +155,10 @@ def plan_comparison(
         f"Tokens, model time and USD: both runs on the cautious number{at_most}, without cached replies.",
         *(
             ["USD: – if a model has no price."]
-            if any(row[header.index("USD")] is None for row in planned)
+            if any(
+                row[header.index("USD")] is None and row[header.index("tokens")] is not None
+                for row in planned
+            )
             else []
         ),
         Legend("pilot shows", "Pilot shows: the difference that the questions of the pilot show."),
@@ -257,8 +256,10 @@ def _repeat_on(runs: Sequence[Sequence[Manifest]], questions: int) -> str:
     return shlex.join(["kgqa", "run", *(["-m"] if varied else []), *sweep, limit])
 
 
-def _costs(pair: Sequence[Metrics], questions: int) -> tuple[Value, ...]:
-    """Return tokens, model time and dollars of all runs on a number of questions."""
+def _costs(pair: Sequence[Metrics], questions: int | None) -> tuple[Value, ...]:
+    """Return tokens, model time and dollars of all runs on a number of questions, nothing if no number is enough."""
+    if questions is None:
+        return None, None, None
     each = [(metrics.cost.method, questions / metrics.questions) for metrics in pair]
     dollars = [cost.usd * factor if cost.usd is not None else None for cost, factor in each]
     prices = [usd for usd in dollars if usd is not None]

@@ -111,6 +111,15 @@ def test_repeat_of_a_named_row_is_refused(place: Path) -> None:
     refused(run_in(place, "compare", "rep/golden", cells[1]["run"]), "the same run twice")
 
 
+def test_plan_names_repeats_that_differ_too_much(kgqa: Kgqa) -> None:
+    sweep = ("run", "-m", "method=retrieve_read,self_ask", "limit=12", "repeats=3", *QUICK)
+    assert kgqa(*sweep, "sweep.name=rep").code == 0
+    planned = kgqa("plan", "rep", "difference=5", "metrics=f1").out
+    assert "no number of questions shows 5 points. Use more repeats, e.g. repeats=10." in planned
+    # its dashes are not for a missing price
+    assert "USD: –" not in planned
+
+
 def test_plan_prints_a_command_with_repeats(place: Path) -> None:
     command = re.search(
         r"Run the methods on all 36 .*: kgqa (.*)", run_in(place, "plan", "rep").out
