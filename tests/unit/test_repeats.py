@@ -65,8 +65,7 @@ def test_interval_of_repeats_covers(runs: int, questions: int, mean: float, betw
     assert 0.93 <= covered / STUDIES <= 0.98
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
+repeats_differ = pytest.mark.parametrize(
     ("runs", "between"),
     [
         pytest.param(3, 0.0, id="equal runs"),
@@ -74,6 +73,10 @@ def test_interval_of_repeats_covers(runs: int, questions: int, mean: float, betw
         pytest.param(5, 0.1, id="five runs, 2 points"),
     ],
 )
+
+
+@pytest.mark.slow
+@repeats_differ
 def test_equal_methods_are_rarely_different(runs: int, between: float) -> None:
     source, alarms, studies = np.random.default_rng(runs), 0, 300
     for _ in range(studies):
@@ -98,14 +101,7 @@ def test_better_method_is_found() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("runs", "between"),
-    [
-        pytest.param(3, 0.0, id="equal runs"),
-        pytest.param(3, 0.3, id="6 points"),
-        pytest.param(5, 0.1, id="five runs, 2 points"),
-    ],
-)
+@repeats_differ
 def test_interval_of_a_difference_covers(runs: int, between: float) -> None:
     better = 0.5
     source = np.random.default_rng(runs)
