@@ -38,7 +38,9 @@ def run_command(
     command: str, folder: str, output: int | None = None
 ) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "COLUMNS": "110"}
+    environment = {**os.environ, "PATH": path}
+    # a page shows all columns
+    environment.pop("COLUMNS", None)
     return subprocess.run(
         ["bash", "-ec", command],
         cwd=folder,

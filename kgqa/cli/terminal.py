@@ -6,6 +6,7 @@ All texts can come from files, models and servers. Control characters in them ar
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 # seconds without a line until a terminal shows that kgqa works
 SILENCE, TICK = 2.0, 0.5
-# columns of a table in a file or another program
+# columns for the texts of a table in a file or another program, without COLUMNS
 WIDTH = 160
 # columns of a terminal that leaves less room for bars
 NARROW = 100
@@ -45,8 +46,8 @@ class Terminal(Display):
 
     def __init__(self, stream: TextIO | None = None) -> None:
         stream = stream or sys.stdout
-        # rich takes the width of a pipe's terminal from stderr
-        has_width = stream.isatty() or sys.stderr.isatty()
+        has_width = stream.isatty() or _has_columns()
+        # without it, rich takes the width of a pipe from the terminal of stderr
         self.console = Console(file=stream, width=None if has_width else WIDTH)
         self._lines = PlainLines(stream)
         self._changed = time.monotonic()  # when a line was printed
@@ -56,16 +57,21 @@ class Terminal(Display):
         self._stages: list[Stage] = []
         self._drawing = threading.Lock()
 
+    @property
+    def _narrows(self) -> bool:
+        """Return whether the output is as wide as a terminal: a pipe has all columns, unless COLUMNS is set."""
+        return self.console.is_terminal or _has_columns()
+
     def line(
         self, text: object, *, alarm: bool = False, style: str | None = None, folds: bool = False
     ) -> None:
-        """Print one line or several. On a terminal, `folds` breaks long ones between words.
+        """Print one line or several. `folds` breaks long ones between words.
 
         A command at the end of such a text is on its own line and not broken, so that it can be copied.
         """
         self._clear()
         style = "red" if alarm else style
-        folds = folds and self.console.is_terminal
+        folds = folds and self._narrows
         if folds and (parts := _COMMAND.fullmatch(str(text))):
             self.line(parts[1], style=style, folds=True)
             self.line(f"  {parts[2]}", style=style)
@@ -103,8 +109,9 @@ class Terminal(Display):
     ) -> list[str]:
         """Print a table, and return the names of the columns that fit.
 
-        Columns of figures are aligned to the right. On a terminal, the last `optional` columns are omitted first, and
-        the column `stack` gets its own line if the table is too wide. all_columns: where users find omitted ones.
+        Columns of figures are aligned to the right. The last `optional` columns are omitted first, and the column
+        `stack` gets its own line if the table is too wide. all_columns: where users find omitted ones. A pipe has all
+        columns, unless COLUMNS is set.
         """
         width = self.console.width
         layout = lay_out(
@@ -113,7 +120,7 @@ class Terminal(Display):
             width,
             optional=optional,
             stack=stack,
-            narrows=self.console.is_terminal,
+            narrows=self._narrows,
         )
         if title:
             self.line(title, style="italic")
@@ -245,6 +252,10 @@ class _StageColumn(ProgressColumn):
         if waits and not stage.has_inner:
             return Text(escape_control(stage.describe_wait(waits)), style="yellow", overflow="fold")
         return Text(escape_control(" · ".join(stage.parts())), no_wrap=True, overflow="ellipsis")
+
+
+def _has_columns() -> bool:
+    return os.environ.get("COLUMNS", "").isdigit()
 
 
 def _bars(console: Console) -> Progress:

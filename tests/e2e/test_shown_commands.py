@@ -107,10 +107,10 @@ def shell(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         **dict.fromkeys(KEYS, "none"),
         **places,
         "BROWSER": "true",
-        "COLUMNS": "110",
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("KGQA_CACHE", raising=False)
+    for name in ("KGQA_CACHE", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
     yield Shell(folder, monkeypatch, [(VLLM, vllm.url.removesuffix("/v1")), (SERVERS, address)])
     server.stop()
     vllm.stop()

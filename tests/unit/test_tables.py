@@ -105,12 +105,29 @@ def test_list_of_numbers_is_folded_after_a_comma() -> None:
     assert [line[:13].strip() for line in lines][1:] == ["0, 1, 2, 3,", "4, 5, 6, 7,", "8, 9"]
 
 
-def test_pipe_has_all_columns(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("errors_are_shown", [False, True], ids=["script", "terminal"])
+def test_pipe_has_all_columns(
+    errors_are_shown: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: errors_are_shown)
     header = [f"column {number}" for number in range(8)]
     Terminal().table(header, [[NAME] * 8], optional=7)
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == [NAME] * 8
     assert not any(line.startswith("not shown") for line in lines)
+
+
+def test_pipe_has_the_width_of_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal = Terminal()
+    terminal.table(("run", "EM", "tokens"), [("x" * 20, INTERVAL, INTERVAL)], optional=1)
+    terminal.line("word " * 10, folds=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert "not shown in 40 columns: tokens" in lines
+    assert all(len(line) <= 40 for line in lines)
 
 
 @pytest.mark.parametrize(
