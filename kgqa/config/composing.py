@@ -37,7 +37,6 @@ from kgqa.config.files import (
     class_name,
     config_file,
     config_files,
-    explain_yaml,
     flatten,
     group_names,
     is_own,
@@ -46,7 +45,6 @@ from kgqa.config.files import (
     list_own_classes,
     load_file,
     own_files,
-    read_yaml_text,
 )
 from kgqa.config.foreign_names import KEYS, name_method_keys
 from kgqa.config.keys import FILE_KEYS, MODEL, complete_node, load_node
@@ -59,6 +57,7 @@ from kgqa.errors import NO_CHOICES, ConfigError, nearest
 from kgqa.types import Json
 from kgqa.util.places import conf_folders, package_conf, user_folder
 from kgqa.util.redaction import hide_secret, is_secret
+from kgqa.util.yaml_files import explain_yaml, read_yaml_text
 
 # groups and names of the user's components in Hydra's store
 _stored: set[tuple[str, str]] = set()

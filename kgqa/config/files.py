@@ -10,16 +10,12 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
-from kgqa.util.fs import open_file
 from kgqa.util.places import conf_folders, package_conf, package_folder, user_folder
 from kgqa.util.plugins import installed_components, module_root
-
-if TYPE_CHECKING:
-    from yaml import YAMLError
+from kgqa.util.yaml_files import parse_yaml, read_yaml_text
 
 # a component: its `_target_` and the values it is built with
 Node = Mapping[str, Json]
@@ -37,9 +33,6 @@ NAMED = ("model", "dataset")  # groups with a key `name`
 UNNAMED = "unnamed_model"
 # base classes of components that need no YAML, with their groups
 BASES = {base: base.lower() for base in ("Method", "Dataset", "Retriever", "Ranker", "Engine")}
-# of a file. 9 levels of 9 would be a billion values
-MAX_ALIASES = 20
-_ALIAS = re.compile(r"(?:^|[\s,\[{:-])\*[A-Za-z0-9_]+", re.MULTILINE)
 
 
 def groups() -> dict[str, list[str]]:
@@ -162,7 +155,7 @@ def load_file(group: str, name: str) -> Mapping[str, Json]:
         return {"_target_": f"{name}.{class_name(name)}"}
     node = load_yaml(file, "Fix this file")
     if not isinstance(node, Mapping):
-        raise DataError(f"{file}: not a mapping of keys to values")
+        raise DataError(f"{file}: no key has a value. Write KEY: VALUE, one per line")
     return node
 
 
@@ -193,80 +186,14 @@ def load_yaml(file: Path, remedy: str = "Run the same command again") -> Json:
     return (
         deepcopy(_parse_shipped(file))
         if file.is_relative_to(package_conf())
-        else _parse(file, remedy)
+        else parse_yaml(file, remedy)
     )
 
 
 @cache
 def _parse_shipped(file: Path) -> Json:
     """Parse each of kgqa's own files once: a list of models or a table reads many of them."""
-    return _parse(file, "Reinstall kgqa")
-
-
-def _parse(file: Path, remedy: str) -> Json:
-    import yaml
-
-    try:
-        read_yaml_text(file)
-        with file.open(encoding="utf-8") as stream:
-            return yaml.load(stream, Loader=_yaml_loader()) or {}  # noqa: S506 - a safe loader
-    except yaml.YAMLError as error:
-        raise DataError(f"{explain_yaml(error)}. {remedy}") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{file}: not readable ({error}). {remedy}") from error
-
-
-@cache
-def _yaml_loader() -> type[Any]:
-    """Return a safe loader, in C if possible, that reads 1e-4 as a number and dates as texts, as OmegaConf does."""
-    import yaml
-
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        pass
-
-    Loader.yaml_implicit_resolvers = {
-        first: [resolver for resolver in resolvers if not resolver[0].endswith(":timestamp")]
-        for first, resolvers in Loader.yaml_implicit_resolvers.items()
-    }
-    Loader.add_implicit_resolver(
-        "tag:yaml.org,2002:float",
-        re.compile(r"[-+]?[0-9][0-9.]*[eE][-+]?[0-9]+$"),
-        list("-+0123456789"),
-    )
-    return Loader
-
-
-def read_yaml_text(file: Path) -> str:
-    """Return the text of a YAML file. Raise a DataError for what a library would accept or explain badly.
-
-    That is a file that is not UTF-8, or has many aliases: a list of aliases of lists can be a billion values.
-    """
-    try:
-        with open_file(file) as source:
-            text = source.read().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{file}: not UTF-8 ({error.reason} at byte {error.start}). Save the file as UTF-8"
-        ) from error
-    if (aliases := len(_ALIAS.findall(text))) > MAX_ALIASES:
-        raise DataError(
-            f"{file}: {aliases} aliases (*name), the maximum is {MAX_ALIASES}. Write the values out"
-        )
-    return text
-
-
-def explain_yaml(error: YAMLError) -> str:
-    """Return `FILE:LINE: problem`. An error of the bytes names the file only."""
-    mark = getattr(error, "problem_mark", None)
-    if mark is not None:
-        file = Path(mark.name)
-        name = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
-        problem = str(getattr(error, "problem", error))
-        # a tab, mostly
-        is_tab = "cannot start any token" in problem
-        hint = ". Indent with spaces instead of tabs, or quote the value" if is_tab else ""
-        return f"{name}:{mark.line + 1}: {problem}{hint}"
-    return f"{getattr(error, 'name', '')}: {getattr(error, 'reason', error)}".lstrip(": ")
+    return parse_yaml(file, "Reinstall kgqa")
 
 
 def format_yaml(config: Config) -> str:

@@ -20,7 +20,7 @@ from kgqa.config.files import (
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
 from kgqa.util.places import conf_folders, package_conf
-from kgqa.util.plugins import import_code
+from kgqa.util.plugins import import_member
 
 # groups with classes that no file has to name
 UNNAMED_CLASSES = {
@@ -42,15 +42,14 @@ def import_target(path: str, key: str) -> Callable[..., Json]:
         raise ConfigError(f"{key}: no _target_. Name the class there.")
     if path.startswith("kgqa."):
         _check_shipped(path, key, list_shipped_targets())
-    module, _, name = path.rpartition(".")
-    if not module:
+    if "." not in path:
         raise ConfigError(
             f"{key}._target_={path}: no module in this name. Write MODULE.CLASS. Only your modules "
             "and kgqa's are imported"
         )
     try:
-        member: Callable[..., Json] = getattr(import_code(module), name)
-    except (ConfigError, AttributeError) as error:
+        member: Callable[..., Json] = import_member(path)
+    except ConfigError as error:
         raise ConfigError(f"{key}._target_={path}: {error}") from error
     if "." not in key and not isinstance(member, type):
         raise ConfigError(f"{key}._target_={path}: not a class. Name the class of a {key}.")

@@ -19,7 +19,7 @@ from kgqa.methods.outside import OutsideAgent
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, JsonObject, Question
 from kgqa.util.fs import sha256
-from kgqa.util.plugins import import_code
+from kgqa.util.plugins import import_member
 from kgqa.util.settings import Setting
 
 
@@ -58,13 +58,12 @@ class Function(OutsideAgent):
         """Return the function or object. Raises ConfigError: there is none of this name."""
         if self.bound is not None:
             return self.bound
-        module, _, name = self.function.partition(":")
+        if ":" not in self.function:
+            raise ConfigError(f"method.function={self.function}: write MODULE:NAME")
         try:
-            target: Callable[..., Any] = getattr(import_code(module), name)
-        except (AttributeError, ConfigError) as error:
-            raise ConfigError(
-                f"method.function={self.function}: {error}. Write MODULE:NAME"
-            ) from error
+            target: Callable[..., Any] = import_member(self.function.replace(":", "."))
+        except ConfigError as error:
+            raise ConfigError(f"method.function={self.function}: {error}") from error
         return target(**self.settings) if isinstance(target, type) else target
 
     def bind(self, value: object) -> Function:

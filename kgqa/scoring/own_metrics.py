@@ -9,12 +9,12 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from kgqa.errors import ConfigError, nearest
+from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.types import Question
-from kgqa.util.fs import read_small_text
 from kgqa.util.places import conf_folders
-from kgqa.util.plugins import import_code
+from kgqa.util.plugins import import_member
 from kgqa.util.redaction import describe_error, function_line
+from kgqa.util.yaml_files import parse_yaml
 
 KEYS = ("_target_", "label", "lower_is_better")
 
@@ -63,7 +63,7 @@ def check_own_metrics() -> dict[Path, str]:
 def _explain_unusable(file: Path) -> str:
     try:
         _load_metric(file)
-    except ConfigError as error:
+    except UsageError as error:
         return str(error)
     return ""
 
@@ -84,17 +84,18 @@ def _load(files: tuple[tuple[Path, int], ...]) -> dict[str, OwnMetric]:
 
 
 def _load_metric(file: Path) -> OwnMetric:
-    node = _read(file)
-    target = str(node.get("_target_", ""))
+    node = parse_yaml(file, "Fix this file")
+    if not isinstance(node, dict) or "_target_" not in node:
+        raise ConfigError(f"{file}: must have the line _target_: MODULE.FUNCTION")
+    target = str(node["_target_"])
     for key in node:
         if key not in KEYS:
             raise ConfigError(f"{file}: {key}: unknown key. {nearest(str(key), KEYS)}")
-    module, _, name = target.rpartition(".")
-    if not module:
+    if "." not in target:
         raise ConfigError(f"{file}: _target_={target}: write MODULE.FUNCTION")
     try:
-        function = getattr(import_code(module), name)
-    except (ConfigError, AttributeError) as error:
+        function = import_member(target)
+    except ConfigError as error:
         raise ConfigError(f"{file}: _target_={target}: {error}") from error
     if not callable(function) or isinstance(function, type):
         raise ConfigError(f"{file}: _target_={target}: not a function")
@@ -104,15 +105,3 @@ def _load_metric(file: Path) -> OwnMetric:
         raise ConfigError(f"{function_line(function)}: must take (question, answer)") from error
     label = str(node.get("label") or file.stem.replace("_", " "))
     return OwnMetric(file, target, function, label, bool(node.get("lower_is_better")))
-
-
-def _read(file: Path) -> dict[str, object]:
-    import yaml
-
-    try:
-        node = yaml.safe_load(read_small_text(file))
-    except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(node, dict):
-        raise ConfigError(f"{file}: must have the key _target_: MODULE.FUNCTION")
-    return node

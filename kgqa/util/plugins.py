@@ -5,20 +5,30 @@ The user's folder is the working directory, or the parent of `$KGQA_CONF`.
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
 from traceback import extract_tb
 from types import ModuleType
+from typing import Any
 
-from kgqa.errors import ConfigError
+from kgqa.errors import ConfigError, nearest
 from kgqa.util.opened_files import record_opened_files
 from kgqa.util.places import user_folder
+
+OTHERS = "Only these and kgqa's own are imported"
+# of an ImportError
+_NO_NAME = re.compile(
+    r"cannot import name '(\w+)' from (?:partially initialized module )?'([\w.]+)'"
+)
+_PLACE = re.compile(r" \((?:/.*|unknown location)\)$")
 
 
 @cache
@@ -47,12 +57,28 @@ def module_root(module: str) -> Path | None:
     return file.parents[1] if file.name == "__init__.py" else file.parent
 
 
+def import_member(path: str) -> Any:
+    """Return the class or function MODULE.NAME. Raise a ConfigError with the nearest name if there is none."""
+    module, _, name = path.rpartition(".")
+    code = import_code(module)
+    if hasattr(code, name):
+        return getattr(code, name)
+    # not what it imports from others
+    members = [
+        each
+        for each, value in vars(code).items()
+        if f"{getattr(value, '__module__', '')}.".startswith(f"{module}.") and each[0] != "_"
+    ]
+    raise ConfigError(f"{module} has no {name!r}. {nearest(name, members)}")
+
+
 def import_code(name: str) -> ModuleType:
     """Import a module of kgqa or of the user's folder. Raise a ConfigError if it cannot be imported."""
     top, folder = name.partition(".")[0], user_folder().absolute()
     is_ours = top == "kgqa" or (module_root(top) is not None and not (folder / top).exists())
     if not is_ours and PathFinder.find_spec(top, [str(folder)]) is None:
-        raise ConfigError(f"no module {top!r} in {folder}. Only these and kgqa's own are imported")
+        hint = _find_near(top, _list_modules([str(folder)]))
+        raise ConfigError(f"no module {top!r} in {folder}. {hint or OTHERS}")
     search_path = list(sys.path)
     if not is_ours:
         # behind installed modules: a folder `wandb/` must not hide the package
@@ -68,8 +94,13 @@ def import_code(name: str) -> ModuleType:
         last = extract_tb(error.__traceback__)[-1]
         is_inside = "importlib" not in last.filename and Path(last.filename) != Path(__file__)
         where = f"{last.filename}:{last.lineno}: " if is_inside else ""
-        what = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-        raise ConfigError(f"cannot be imported ({where}{what})") from error
+        what = f"{type(error).__name__}: {error}"
+        hint = ""
+        if isinstance(error, ImportError):
+            # without the path of the module
+            what = _PLACE.sub("", str(error))
+            hint = _hint_at_import(error, folder)
+        raise ConfigError(f"cannot be imported ({where}{what}){hint and f'. {hint}'}") from error
     finally:
         sys.path[:] = search_path
     paths = [module.__file__] if module.__file__ else list(module.__path__)
@@ -78,3 +109,29 @@ def import_code(name: str) -> ModuleType:
             f"{module.__name__} is {module.__file__}, not the one in {folder}. Rename your module"
         )
     return module
+
+
+def _hint_at_import(error: ImportError, folder: Path) -> str:
+    """Return the module or the name of a module that an import probably means, or ""."""
+    if isinstance(error, ModuleNotFoundError):
+        parent, _, name = (error.name or "").rpartition(".")
+        # an error in `import a.b.c` names the first part that is missing
+        places = getattr(sys.modules.get(parent), "__path__", []) if parent else [str(folder)]
+        return _find_near(name, _list_modules(places), f"{parent}." if parent else "")
+    # Python 3.12 has it in `error.name_from`
+    if not (match := _NO_NAME.match(str(error))):
+        return ""
+    name, parent = match.groups()
+    module = sys.modules.get(parent)
+    names = [each for each in dir(module) if not each.startswith("_")]
+    return _find_near(name, [*names, *_list_modules(getattr(module, "__path__", []))])
+
+
+def _list_modules(folders: Iterable[str]) -> list[str]:
+    return [module.name for module in iter_modules(folders)]
+
+
+def _find_near(name: str, choices: Iterable[str], prefix: str = "") -> str:
+    """Return a hint at the nearest name, or "" if none is near."""
+    hint = nearest(name, choices, prefix)
+    return hint if hint.startswith("Did you mean") else ""

@@ -28,7 +28,7 @@ from kgqa.errors import ConfigError, UsageError
 from kgqa.identity.program_code import program_hash, user_code
 from kgqa.prompting import find_missing_inputs, find_unsent_text, render
 from kgqa.system.models import list_presets
-from kgqa.util.plugins import import_code
+from kgqa.util.plugins import import_code, import_member
 from tests.unit.files import refusal, write
 
 METHOD = """
@@ -95,7 +95,9 @@ MINE = METHOD.format(name="Mine")
             "failing.py:3: NameError: name 'y' is not defined",
             id="failing",
         ),
-        pytest.param("other", "class Yours: ...\n", "has no attribute 'Mine'", id="other"),
+        pytest.param(
+            "other", "class Main: ...\n", "other has no 'Mine'. Did you mean Main?", id="other"
+        ),
         pytest.param(
             "lazy",
             MINE.replace("depth", "length"),
@@ -121,6 +123,42 @@ def test_error_of_an_own_module_is_one_line(name: str, text: str, message: str) 
     assert message in refusal(
         lambda name: parts.method(compose([f"method={name}"])["method"]), name
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("from kgqa.scoring.normalization import normalise", "kgqa.scoring.normalisation?"),
+        (
+            "from kgqa.artifacts.verdicts import Vot",
+            "'kgqa.artifacts.verdicts'). Did you mean Vote?",
+        ),
+        ("from kgqa.scoring import normalization", "Did you mean normalisation?"),
+        ("import near_healper", "Did you mean near_helper?"),
+        ("from near_helper import shortn", "'near_helper'). Did you mean shorten?"),
+    ],
+    ids=["module", "class", "module of a package", "own module", "own function"],
+)
+def test_wrong_import_names_the_near_name(line: str, message: str) -> None:
+    write("near_helper.py", "def shorten(): ...\n")
+    write("caller.py", f"{line}\n")
+    with pytest.raises(ConfigError, match=f"caller.py:1: .*{re.escape(message)}$"):
+        import_code("caller")
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("brief.breif", "brief has no 'breif'. Did you mean brief?"),
+        ("breif.brief", "no module 'breif' in "),
+        ("breif.brief", ". Did you mean brief?"),
+    ],
+    ids=["function", "module", "hint"],
+)
+def test_wrong_target_names_the_near_name(target: str, message: str) -> None:
+    write("brief.py", "def brief(question, answer): ...\n")
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        import_member(target)
 
 
 @pytest.mark.parametrize(

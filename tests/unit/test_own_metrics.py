@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import pytest
 
 from kgqa.artifacts.metrics import Estimate, Metrics
 from kgqa.artifacts.predictions import Prediction
-from kgqa.errors import ConfigError
+from kgqa.errors import ConfigError, UsageError
 from kgqa.report.warnings import find_undefined_metrics
-from kgqa.scoring.own_metrics import OwnMetric
+from kgqa.scoring.own_metrics import OwnMetric, check_own_metrics, list_own_metrics
 from kgqa.scoring.questions import collect_shares, prediction_lines, score_questions
 from kgqa.scoring.summary import summarise
 from kgqa.types import Question
@@ -68,6 +69,28 @@ def test_failed_question_counts_as_the_worst_or_not(
     lower_is_better: bool, share: float | None
 ) -> None:
     assert metric(1.0, lower_is_better=lower_is_better).share(QUESTION, None) == share
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("_target_: a.b\nlabel mine\n", "mine.yaml:2: no colon after the key. Write KEY: VALUE"),
+        ("label: a: b\n", "mine.yaml:1: a second colon in this line, or none in the line before"),
+        ("_target_ a.b\n", "mine.yaml: must have the line _target_: MODULE.FUNCTION"),
+        ("_target_: [a\n", "expected ',' or ']'"),
+    ],
+    ids=["no colon", "second colon", "no key", "open list"],
+)
+def test_wrong_yaml_names_line_and_form(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf/metric").mkdir(parents=True)
+    file = tmp_path / "conf/metric/mine.yaml"
+    file.write_text(text)
+    assert message in check_own_metrics()[file]
+    with pytest.raises(UsageError, match=re.escape(message)):
+        list_own_metrics()
 
 
 COUNTED = """
