@@ -33,7 +33,7 @@ def show_plan(
     for role in plan.values() if with_prompts else ():
         for template, call in role.first.items():
             terminal.heading(f"{template} ({call.role})")
-            terminal.line(role.render(call))
+            terminal.line(role.render(call), folds=False)
     rows = list[Cells]()
     for name, role in sorted(plan.items()):
         every, usage = role.every.calls, role.every.usage

@@ -89,8 +89,14 @@ def _run(arguments: Sequence[str]) -> int:
 def _report(code: int, *messages: str) -> int:
     """Print messages to stderr, one line each, and return the exit code."""
     for message in messages:
-        line = shorten(one_line(redact(message)), LONGEST, END)
-        print(f"kgqa: {line}", file=sys.stderr)
+        line = f"kgqa: {shorten(one_line(redact(message)), LONGEST, END)}"
+        if sys.stderr.isatty():
+            from kgqa.cli.terminal import print_error
+
+            print_error(line)
+        else:
+            # rich takes time to import
+            print(line, file=sys.stderr)
     return code
 
 

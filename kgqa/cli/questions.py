@@ -98,7 +98,7 @@ def _show_question(folder: Path, question_id: str, terminal: Terminal, *, with_c
         if with_calls or call.kind != "count_tokens":
             head = f"── {'.'.join(map(str, call.path))} {call.kind}{_describe_call(call, titles)}"
             terminal.line(f"{head}{' (cached)' if call.cached else ''}", style="cyan")
-            terminal.lines(_call_lines(call, with_calls=with_calls))
+            terminal.lines(_call_lines(call, with_calls=with_calls), folds=False)
     metrics = Metrics.read(folder) if (folder / METRICS).is_file() else None
     # a method without answers, such as retrieve_only, has no EM
     profile = metrics.profile if metrics and metrics.score("em").n else None

@@ -77,7 +77,7 @@ def _with_trained(
     """Use models trained here in the cells that need them. Train missing ones, or report how to."""
 
     def run(words: Sequence[str]) -> int:
-        terminal.line(f"→ {shlex.join(('kgqa', *words))}")
+        terminal.line(f"→ {shlex.join(('kgqa', *words))}", folds=False)
         return run_command(words, terminal)
 
     names = list_missing(choose_cells(request.table, request.keys.only), request.overrides)

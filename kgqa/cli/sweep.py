@@ -62,7 +62,7 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
         _show_notes((note for note in table.text if counts[note] < len(report.tables)), terminal)
     if report.tables:
         for legend in _legends(report.tables, names):
-            terminal.line(legend, style="dim", folds=True)
+            terminal.line(legend, style="dim")
     _show_notes((note for note in counts if counts[note] == len(report.tables)), terminal)
     # without the questions: the dataset and the profile
     kinds = {cell.key[:2] for cell in report.done}

@@ -123,7 +123,7 @@ class Layout:
         if self.stacked is not None:
             yield row[self.stacked]
         texts = [cell for number, cell in enumerate(row) if number != self.stacked]
-        cells = [_fold(cell, width) for cell, width in zip(texts, widths, strict=True)]
+        cells = [fold(cell, width) for cell, width in zip(texts, widths, strict=True)]
         height = max(map(len, cells), default=0)
         for number in range(height):
             line = Text(" " * self.indent)
@@ -199,14 +199,15 @@ def _width(text: Text) -> int:
     return max(map(cell_len, text.plain.split("\n")))
 
 
-def _fold(text: Text, width: int) -> list[Text]:
-    """Break the lines of a text before a piece that does not fit."""
+def fold(text: Text, width: int) -> list[Text]:
+    """Break the lines of a text before a word or figure that does not fit."""
     folded = list[Text]()
     for line in text.split("\n", allow_blank=True):
         breaks = [match.span() for match in _BREAK.finditer(line.plain)]
         start = 0
         for (end, following), (stop, _) in pairwise([*breaks, (len(line), len(line))]):
-            if cell_len(line.plain[start:stop]) > width:
+            # a break before the first word is an indent
+            if end > start and cell_len(line.plain[start:stop]) > width:
                 folded.append(line[start:end])
                 start = following
         folded.append(line[start:])

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from kgqa.cli.tables import Cells, lay_out, style_text
+from kgqa.cli.tables import Cells, fold, lay_out, style_text
 from kgqa.runtime.display import Display, PlainLines, Stage, nest
 from kgqa.types import Json
 from kgqa.util.text import escape_control, escape_json
@@ -37,7 +37,7 @@ SILENCE, TICK = 2.0, 0.5
 WIDTH = 160
 # columns of a terminal that leaves less room for bars
 NARROW = 100
-# a text that ends with a command
+# a line that ends with a command
 _COMMAND = re.compile(r"(.+:) (kgqa .+)")
 
 
@@ -63,36 +63,28 @@ class Terminal(Display):
         return self.console.is_terminal or _has_columns()
 
     def line(
-        self, text: object, *, alarm: bool = False, style: str | None = None, folds: bool = False
+        self, text: object, *, alarm: bool = False, style: str | None = None, folds: bool = True
     ) -> None:
-        """Print one line or several. `folds` breaks long ones between words.
+        """Print one line or several. A terminal breaks long ones between words, except without `folds`.
 
-        A command at the end of such a text is on its own line and not broken, so that it can be copied.
+        A command at the end of a text is on its own line and not broken, so that it can be copied.
         """
         self._clear()
-        style = "red" if alarm else style
-        folds = folds and self._narrows
-        if folds and (parts := _COMMAND.fullmatch(str(text))):
-            self.line(parts[1], style=style, folds=True)
-            self.line(f"  {parts[2]}", style=style)
-            return
-        self.console.print(
-            escape_control(str(text)),
-            style=style,
-            markup=False,
-            highlight=False,
-            soft_wrap=not folds,
-        )
+        lines = [Text(escape_control(str(text)), "red" if alarm else style or "")]
+        if folds and self._narrows:
+            lines = _fold(lines[0], self.console.width)
+        for line in lines:
+            self.console.print(line, highlight=False, soft_wrap=True)
 
-    def lines(self, texts: Iterable[object], *, alarm: bool = False) -> None:
+    def lines(self, texts: Iterable[object], *, alarm: bool = False, folds: bool = True) -> None:
         for text in texts:
-            self.line(text, alarm=alarm)
+            self.line(text, alarm=alarm, folds=folds)
 
     def warn(self, texts: Iterable[str]) -> None:
         """Print warnings to stderr, so that the output of a command stays the same for scripts."""
         self._clear()
         for text in texts:
-            print(f"warning: {escape_control(text)}", file=sys.stderr)
+            print_error(f"warning: {text}")
 
     def heading(self, text: str) -> None:
         self.line(f"\n{text}", style="bold")
@@ -131,7 +123,7 @@ class Terminal(Display):
             texts = f"not shown in {width} columns: {', '.join(omitted)}", f"all: {all_columns}"
             is_short = sum(map(len, texts)) + 3 <= width
             for text in [" · ".join(texts)] if is_short else texts:
-                self.line(text, style="dim", folds=True)
+                self.line(text, style="dim")
         return layout.header
 
     def sections(self, title: str, sections: Sequence[Section]) -> None:
@@ -147,7 +139,7 @@ class Terminal(Display):
                 # a Legend explains a column
                 if getattr(text, "column", None) in (None, *names):
                     style = "red" if text.startswith("**Warning**") else "dim"
-                    self.line(text.replace("**", ""), style=style, folds=True)
+                    self.line(text.replace("**", ""), style=style)
 
     def result(self, path: object) -> None:
         """Print the last line of a command, plain, so that scripts can read it."""
@@ -252,6 +244,22 @@ class _StageColumn(ProgressColumn):
         if waits and not stage.has_inner:
             return Text(escape_control(stage.describe_wait(waits)), style="yellow", overflow="fold")
         return Text(escape_control(" · ".join(stage.parts())), no_wrap=True, overflow="ellipsis")
+
+
+def print_error(text: str) -> None:
+    """Print a line to stderr, on a terminal broken between words."""
+    Terminal(sys.stderr).line(text, folds=sys.stderr.isatty())
+
+
+def _fold(text: Text, width: int) -> list[Text]:
+    """Break long lines between words, and before a command at their end."""
+    lines = list[Text]()
+    for line in text.split("\n", allow_blank=True):
+        if line.cell_len > width and (parts := _COMMAND.fullmatch(line.plain)):
+            lines += [*fold(line[: parts.end(1)], width), Text("  ") + line[parts.start(2) :]]
+        else:
+            lines += fold(line, width)
+    return lines
 
 
 def _has_columns() -> bool:

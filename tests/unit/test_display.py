@@ -17,6 +17,7 @@ from rich.console import Console
 
 from kgqa.calls import Choose, Rank
 from kgqa.cli import terminal
+from kgqa.cli.main import main
 from kgqa.cli.terminal import _bars
 from kgqa.errors import EngineDied, StorageError, notes
 from kgqa.runtime import display, monitor
@@ -271,7 +272,33 @@ def test_command_at_the_end_of_a_text_is_not_broken(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("COLUMNS", "30")
     stream, command = Tty(), "kgqa run -m method=golden,no_context dataset=demo limit=36"
     text = f"Warning: the pilot has 4 questions. Run them on all: {command}"
-    terminal.Terminal(stream).line(text, folds=True)
+    terminal.Terminal(stream).line(text)
     shown = re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue()).splitlines()
     assert shown[-1] == f"  {command}"
     assert all(len(line) <= 30 for line in shown[:-1])
+
+
+def test_warning_on_a_terminal_is_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr(sys, "stderr", Tty())
+    terminal.Terminal(io.StringIO()).warn(["2 cells of outputs/sweeps/NAME have no results"])
+    assert isinstance(sys.stderr, Tty)
+    assert sys.stderr.getvalue().splitlines() == [
+        "warning: 2 cells of",
+        "outputs/sweeps/NAME have no",
+        "results",
+    ]
+
+
+@pytest.mark.parametrize("is_terminal", [True, False], ids=["terminal", "pipe"])
+def test_error_is_broken_on_a_terminal_only(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    errors = Tty() if is_terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
+    assert main(["report", "run_that_is_missing", "--open"]) == 2
+    lines = errors.getvalue().splitlines()
+    assert (len(lines) > 1) is is_terminal
+    words = " ".join(lines).split()
+    assert words[:2] == ["kgqa:", "run_that_is_missing:"]

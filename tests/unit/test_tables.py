@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
-from kgqa.cli.tables import Cells, Layout, lay_out
+from kgqa.cli.tables import Cells, Layout, fold, lay_out
 from kgqa.cli.terminal import Terminal
 from kgqa.report.section import Legend, MarkedCell, Section
 
@@ -54,6 +55,10 @@ def test_header_can_be_brief() -> None:
 def test_long_texts_are_folded_before_words() -> None:
     lines = texts(("run", "meaning"), [("a", "word " * 5 + "end")], 28)
     assert lines == ["run  meaning", "a    word word word word", "     word end"]
+
+
+def test_indent_of_a_long_word_is_no_line() -> None:
+    assert [line.plain for line in fold(Text(f"  {NAME} is long"), 20)] == [f"  {NAME}", "is long"]
 
 
 @pytest.mark.parametrize("width", range(20, 100, 8))
@@ -124,7 +129,7 @@ def test_pipe_has_the_width_of_columns(
     monkeypatch.setenv("COLUMNS", "40")
     terminal = Terminal()
     terminal.table(("run", "EM", "tokens"), [("x" * 20, INTERVAL, INTERVAL)], optional=1)
-    terminal.line("word " * 10, folds=True)
+    terminal.line("word " * 10)
     lines = capsys.readouterr().out.splitlines()
     assert "not shown in 40 columns: tokens" in lines
     assert all(len(line) <= 40 for line in lines)

@@ -63,7 +63,7 @@ def _show_example(example: TrainingExample | Positive, terminal: Terminal) -> No
         parts += [("target", example.target)]
     for name, text in parts:
         terminal.heading(f"{example.id}: {name}")
-        terminal.line(text)
+        terminal.line(text, folds=False)
 
 
 def train(args: Namespace, terminal: Terminal) -> None:
