@@ -156,7 +156,12 @@ class Engines:
         """Return what can change the engine's replies. Name the models on this machine if the weights are missing."""
         try:
             return identity_of(self(role))
-        except MissingWeights as error:
+        except ConfigError as error:
+            if not self._plans:
+                # the first thing to install: without the weights, no stored reply is usable
+                check_libraries(self._binding(role).engine["_target_"].rpartition(".")[2].lower())
+            if not isinstance(error, MissingWeights):
+                raise
             from kgqa.system.models import list_local_models
 
             here = ", ".join(f"model={preset.name}" for preset in list_local_models())

@@ -21,6 +21,7 @@ from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.identity import identify
 from kgqa.experiment.session import Session
 from kgqa.system import models
+from kgqa.util import optional_deps
 from kgqa.util.hub import describe_access
 from tests.unit.files import write
 
@@ -36,7 +37,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
     monkeypatch.setattr(Model, "at_hand", at_hand)
     monkeypatch.setattr(models, "_bytes", lambda weights: sizes[weights.name])
-    monkeypatch.setattr(models, "missing_libraries", lambda engine: [])
+    for module in (models, optional_deps):
+        monkeypatch.setattr(module, "missing_libraries", lambda engine: [])
     monkeypatch.setattr(models, "gpus", lambda: ())
     monkeypatch.setattr(models, "memory", lambda: 100e9)
     return sizes
@@ -139,6 +141,21 @@ def test_missing_weights_name_the_models_that_are_here(here: dict[str, int]) -> 
         ):
             check(session)
         here.update(qwen2_5_coder_1_5b=1_100_000_000)
+
+
+@pytest.mark.parametrize(
+    "model", ["model.path=absent", "model=owner/absent"], ids=["folder", "name on the hub"]
+)
+def test_missing_library_is_named_before_weights(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optional_deps, "missing_libraries", lambda engine: [engine])
+    words = ["method=no_context", "dataset=demo", "engine=vllm", model]
+    with (
+        Session(compose_experiment(words)) as session,
+        pytest.raises(ConfigError, match=r"^engine=vllm needs vllm\. Run: .*\[vllm\]"),
+    ):
+        check(session)
 
 
 @pytest.mark.parametrize(
