@@ -99,8 +99,15 @@ class Layout:
         widths = self._share(width)
         if any(self.header):
             header = [Text(column.name.plain, "bold") for column in self.columns]
+            if self.stacked is not None:
+                yield header[self.stacked]
             yield from self._row(header, widths, is_header=True)
+        heading: Text | None = None
         for row in zip(*(column.cells for column in self.columns), strict=True):
+            # rows with the same text on its own line have it once, as their heading
+            if self.stacked is not None and row[self.stacked] != heading:
+                heading = row[self.stacked]
+                yield heading
             yield from self._row(row, widths)
 
     def _share(self, width: int) -> list[int]:
@@ -120,8 +127,6 @@ class Layout:
     def _row(
         self, row: Sequence[Text], widths: Sequence[int], *, is_header: bool = False
     ) -> Iterator[Text]:
-        if self.stacked is not None:
-            yield row[self.stacked]
         texts = [cell for number, cell in enumerate(row) if number != self.stacked]
         cells = [fold(cell, width) for cell, width in zip(texts, widths, strict=True)]
         height = max(map(len, cells), default=0)

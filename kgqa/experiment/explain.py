@@ -359,9 +359,15 @@ def _measure_rows(
         own, *others = map(estimate, shares)
         if own.n:
             compared = compare({name: dict(zip("AB", shares, strict=True))}, seed) if others else []
-            differences = [difference_text(compared[0]) if compared else None] if others else []
+            differences = [_brief_difference(compared[0]) if compared else None] if others else []
             rows.append((name, own.n, own, *others, *differences))
     return rows
+
+
+def _brief_difference(difference: Difference) -> MarkedCell:
+    """Return a difference, in a narrow terminal with an interval without decimals, as those of scores."""
+    ends = f"[{difference.low:+.0f}, {difference.high:+.0f}]"
+    return MarkedCell(difference_text(difference), brief=f"{difference.difference:+.1f} {ends}")
 
 
 def _group_sections(explained: Sequence[Sequence[Explained]], seed: int) -> list[Section]:
@@ -380,8 +386,7 @@ def _group_sections(explained: Sequence[Sequence[Explained]], seed: int) -> list
                 group: [list(side) for side in zip(*groups[group], strict=True)]
                 for group in sorted(groups)
             }
-            section = _compare_groups if len(explained) > 1 else _count_groups
-            sections.append(section(name, sides, seed))
+            sections.append(_groups_section(name, sides, seed))
     return sections
 
 
@@ -401,7 +406,7 @@ def _list_scores(explained: Sequence[Explained]) -> dict[str, Measure]:
 
 
 def _list_causes(explained: Sequence[Explained]) -> dict[str, Measure]:
-    """Return the causes of wrong answers that occur."""
+    """Return the causes of wrong answers that occur in some run."""
 
     def measure(cause: str) -> Measure:
         return lambda each: float(each.cause == cause)
@@ -410,34 +415,19 @@ def _list_causes(explained: Sequence[Explained]) -> dict[str, Measure]:
     return {cause: measure(cause) for cause in CAUSES if cause in causes and cause != "right"}
 
 
-def _count_groups(name: str, sides: Mapping[str, Sequence[Sequence[Explained]]], _: int) -> Section:
-    """Return a row per group: its scores and the numbers of its causes."""
-    causes = [cause for cause in CAUSES if cause != "right"]
-    scores = _list_scores([each for (own,) in sides.values() for each in own])
-    rows: list[tuple[Value, ...]] = [
-        (
-            group,
-            len(own),
-            *(estimate(map(score, own)) for score in scores.values()),
-            *(sum(each.cause == cause for each in own) for cause in causes),
-        )
-        for group, (own,) in sides.items()
-    ]
-    header = (name, "questions", *scores, *causes)
-    return Section(f"By {name}", header, rows, ("Causes: numbers of questions.",))
-
-
-def _compare_groups(
+def _groups_section(
     name: str, sides: Mapping[str, Sequence[Sequence[Explained]]], seed: int
 ) -> Section:
-    """Return a row per group and score or cause, with that of the baseline and the difference."""
+    """Return a row per score or cause and group, next to that of a baseline and the difference."""
     every = [each for side in sides.values() for questions in side for each in questions]
-    measures = {**_list_scores(every), **_list_causes(every)}
     rows = [
-        (group, *row)
+        (label, group, *row)
+        for label, measure in {**_list_scores(every), **_list_causes(every)}.items()
         for group, side in sides.items()
-        for row in _measure_rows(measures, side, seed)
+        for _, *row in _measure_rows({label: measure}, side, seed)
     ]
     any_side = next(iter(sides.values()))
-    header = (name, "score or cause", "questions", "percent", *_list_compared(any_side))
-    return Section(f"By {name}", header, rows, _explain_differences(any_side))
+    questions = MarkedCell("questions", brief="n")
+    header = ("score or cause", name, questions, "percent", *_list_compared(any_side))
+    texts = ("Causes: percent of the questions.", *_explain_differences(any_side))
+    return Section(f"By {name}", header, rows, texts)

@@ -313,9 +313,9 @@ def explained(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     "row",
     [
-        "| 2 | EM | 5 | 100.0  [56.6, 100.0] | 0.0  [0.0, 43.4] | +100.0 [+",
-        "| 2 | judge accuracy | 5 | 100.0  [56.6, 100.0] | 0.0  [0.0, 43.4] | +100.0 [+",
-        "| 2 | reading | 5 | 0.0  [0.0, 43.4] | 100.0  [56.6, 100.0] | -100.0 [-",
+        "| EM | 2 | 5 | 100.0  [56.6, 100.0] | 0.0  [0.0, 43.4] | +100.0 [+",
+        "| judge accuracy | 2 | 5 | 100.0  [56.6, 100.0] | 0.0  [0.0, 43.4] | +100.0 [+",
+        "| reading | 2 | 5 | 0.0  [0.0, 43.4] | 100.0  [56.6, 100.0] | -100.0 [-",
         "| passages: recall | 8 | 100.0",
     ],
     ids=["score", "judge", "cause", "citations"],
@@ -325,8 +325,20 @@ def test_explain_compares_groups_with_the_baseline(explained: str, row: str) -> 
 
 
 def test_explain_omits_causes_of_neither_run(explained: str) -> None:
-    assert "| 2 | reading |" in explained
-    assert "| 2 | no evidence |" not in explained
+    assert "| reading | 2 |" in explained
+    assert "| no evidence | 2 |" not in explained
+
+
+@pytest.mark.parametrize("command", ["explain mine", "explain mine base"], ids=["run", "baseline"])
+def test_explain_fits_a_terminal(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    for name, method in (("mine", "retrieve_read"), ("base", "all_documents")):
+        assert kgqa("run", f"method={method}", f"output_dir={name}", *QUICK).code == 0
+    monkeypatch.setenv("COLUMNS", "80")
+    ran = kgqa(*command.split())
+    groups = ran.out.partition("By hops\n")[2].splitlines()
+    assert any(re.match(r"retrieval +4 +6 +100\.0 ", line) for line in groups), ran.out
+    assert not any(line.startswith("not shown") for line in groups)
+    assert all(len(line) <= 80 for line in groups)
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,19 @@ def test_long_name_is_on_its_own_line() -> None:
     ]
 
 
+def test_rows_with_the_same_name_have_one_heading() -> None:
+    rows = [(NAME, "EM", 1.0), (NAME, "F1", 2.0), ("b", "EM", 3.0)]
+    assert texts(("run", "metric", "mean"), rows, 60) == [
+        "run",
+        "  metric  mean",
+        NAME,
+        "  EM       1.0",
+        "  F1       2.0",
+        "b",
+        "  EM       3.0",
+    ]
+
+
 @pytest.mark.parametrize("figure", [INTERVAL, "−12.5 [3, 4]", "+0.0 (p 1.000)"])
 def test_column_of_figures_is_not_stacked(figure: str) -> None:
     layout = lay_out(("hops", "EM", "F1"), [(2, figure, figure)], 30)
