@@ -239,17 +239,13 @@ def test_own_metric_and_judge_are_in_groups_of_reports(kgqa: Run, tmp_path: Path
     assert header in (tmp_path / "plain/evaluation.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("baseline", "text"),
-    [("", "hops  questions .* EM .* F1 .* Mine .* failed"), ("baseline=run_base", "2  Mine  ")],
-    ids=["alone", "baseline"],
-)
-def test_own_metric_is_explained_by_hops(kgqa: Run, baseline: str, text: str) -> None:
+@pytest.mark.parametrize("baseline", ["", "baseline=run_base"], ids=["alone", "baseline"])
+def test_own_metric_is_explained_by_hops(kgqa: Run, baseline: str) -> None:
     kgqa("new metric mine")
     for method, folder in (("golden", "mine"), ("no_context", "base")):
         kgqa(f"run method={method} dataset=demo engine=scripted limit=4 output_dir=run_{folder}")
     out = kgqa(f"explain run_mine {baseline}".strip())
-    assert re.search(text, out.partition("By hops")[2]), out
+    assert re.search(r"\nMine +2 ", out.partition("By hops")[2]), out
 
 
 @pytest.mark.parametrize("parameters", ["answer", "question, answer, gold", "*, question, answer"])
