@@ -146,6 +146,23 @@ def test_cell_is_below_every_sweep_that_uses_it() -> None:
     assert grouped == [*below, ("alone", "")]
 
 
+@pytest.fixture
+def shared() -> list[Row]:
+    """Two sweeps with the same run, and a run with a model."""
+    sweeps = [replace(row(name, kind="sweep"), runs=("shared",)) for name in ("new", "old")]
+    runs = [replace(row("shared", 1.0), is_simulated=True), row("alone", 2.0)]
+    return table.group_cells([*sweeps, *runs])
+
+
+def test_warning_counts_a_shared_run_once(shared: list[Row]) -> None:
+    (warning,) = table.warn_of_simulation(shared)
+    assert "no model was called in 1 of 2 runs." in warning
+
+
+def test_table_counts_a_shared_run_once(shared: list[Row]) -> None:
+    assert table.count_rows(shared) == "2 runs, 2 sweeps"
+
+
 def test_cells_have_the_same_names_in_all_plots() -> None:
     # the sweep was written between its cells
     cells = [

@@ -110,8 +110,9 @@ class Viewer:
         page_rows = table.name_rows(rows[first : first + PAGE])
         return self._page(
             request, "runs.html.j2", rows=page_rows, grouped=is_grouped, hints=table.explain_rows(page_rows),
-            first=first, count=len(rows), filter=text, remark=remark, sort=order, columns=table.columns_of(page_rows),
-            beats=read_heartbeats(self._root), warnings=table.warn_of_simulation(page_rows),
+            first=first, count=len(rows), total=table.count_rows(rows), filter=text, remark=remark, sort=order,
+            columns=table.columns_of(page_rows), beats=read_heartbeats(self._root),
+            warnings=table.warn_of_simulation(page_rows),
         )  # fmt: skip
 
     def home(self, request: Request) -> Response:

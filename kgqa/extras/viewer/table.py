@@ -409,12 +409,19 @@ def explain_no_match(rows: Sequence[Row], text: str) -> str:
 
 def warn_of_simulation(rows: Sequence[Row]) -> list[str]:
     """Return a warning if no model was called in some of the runs."""
-    runs = [row for row in rows if row.kind == "run" and row.figures]
-    count = sum(row.is_simulated for row in runs)
+    # a cell of several sweeps is one run
+    runs = {row.key: row for row in rows if row.kind == "run" and row.figures}
+    count = sum(row.is_simulated for row in runs.values())
     if not count:
         return []
     some = "" if count == len(runs) else f" in {count:,} of {len(runs):,} runs"
     return [f"Scripted replies: no model was called{some}. The scores are meaningless."]
+
+
+def count_rows(rows: Iterable[Row]) -> str:
+    """Return the numbers of runs and sweeps. A run that is below several sweeps counts once."""
+    counts = Counter(kind for kind, _ in {(row.kind, row.key) for row in rows})
+    return ", ".join(pluralize(count, kind) for kind, count in sorted(counts.items()))
 
 
 def explain_rows(rows: Sequence[Row]) -> list[str]:
