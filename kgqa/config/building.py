@@ -33,6 +33,8 @@ T = TypeVar("T")
 _ABSENT = object()
 # kinds of parameters that are no settings
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+# in the message after KEY=VALUE
+UNKNOWN_KEY = ": unknown key"
 # fields of a group that another group's choice sets
 BUILT: Mapping[str, tuple[str, ...]] = {"engine": ("model",)}
 
@@ -210,7 +212,7 @@ def _check_names(
             if other == name or (other and hint.startswith("Choose")):
                 hint = f"Did you mean {other}={value}?"
             shown = hide_secret(name, value)
-            raise ConfigError(f"{key}.{name}={shown}: unknown key. {hint}")
+            raise ConfigError(f"{key}.{name}={shown}{UNKNOWN_KEY}. {hint}")
 
 
 def changing_settings(node: Mapping[str, Any], key: str, *, files: bool = False) -> dict[str, Json]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from kgqa.artifacts.sweep import REPEAT, SET, Cell, Sweep, cell_file
 from kgqa.cache.store import CallCache
 from kgqa.config import building as parts
+from kgqa.config.building import UNKNOWN_KEY
 from kgqa.config.composing import ONLY_CELL
 from kgqa.config.files import flatten, format_yaml, load_yaml
 from kgqa.config.overrides import override_values
@@ -65,10 +66,52 @@ def freeze_cells(named: Iterable[tuple[str, Sequence[str]]]) -> list[Cell]:
     Raises ConfigError for overrides that cannot be composed, or a key of a wrong value.
     """
     cells = [
-        freeze(number, name, compose_experiment(overrides))
-        for number, (name, overrides) in enumerate(named)
+        freeze(number, name, experiment)
+        for number, (name, experiment) in enumerate(_compose_cells([*named]))
     ]
     return _note_groups(cells)
+
+
+def _compose_cells(named: Sequence[tuple[str, Sequence[str]]]) -> list[tuple[str, Experiment]]:
+    try:
+        return [(name, compose_experiment(overrides)) for name, overrides in named]
+    except ConfigError as error:
+        raise _name_choices_without_key(error, named) from error
+
+
+def _name_choices_without_key(
+    error: ConfigError, named: Sequence[tuple[str, Sequence[str]]]
+) -> ConfigError:
+    """Return an error with all methods of the sweep that lack the unknown key, if others have it.
+
+    The same for datasets and other groups. Any other error is returned unchanged.
+    """
+    key = str(error).partition("=")[0]
+    group, _, name = key.partition(".")
+    # the first cell of each method
+    cells: dict[str, Sequence[str]] = {}
+    for _, overrides in named:
+        cells.setdefault(override_values(overrides).get(group, ""), overrides)
+    if not name or UNKNOWN_KEY not in str(error) or len(cells) == 1:
+        return error
+    lacks = [choice for choice, overrides in cells.items() if _has_no_key(key, overrides)]
+    others = ",".join(choice for choice in cells if choice not in lacks)
+    if not others:
+        return error
+    return ConfigError(
+        f"{key}: {group}={','.join(lacks)} {'has' if len(lacks) == 1 else 'have'} no such setting. "
+        f"To sweep it for the others only: kgqa run -m {group}={others} {key}=VALUE. "
+        "To compare all in one sweep, write a variant with this value: "
+        f"conf/{group}/NAME.yaml, see docs/OWN_CODE.md"
+    )
+
+
+def _has_no_key(key: str, overrides: Sequence[str]) -> bool:
+    try:
+        compose_experiment(overrides)
+    except ConfigError as error:
+        return str(error).startswith(f"{key}=") and UNKNOWN_KEY in str(error)
+    return False
 
 
 def _note_groups(cells: list[Cell]) -> list[Cell]:
@@ -89,14 +132,13 @@ def repeat_cells(named: Iterable[tuple[str, Sequence[str]]], count: int) -> list
     A cell that chooses the set keeps it. Raises as `freeze_cells`.
     """
     cells = list[Cell]()
-    for name, overrides in named:
+    for name, first in _compose_cells([*named]):
         prefix = "" if name == ONLY_CELL else f"{name} "
-        first = compose_experiment(overrides)
         start = first.config["method"].get("demonstration_set")
-        has_sets = start is not None and SET not in override_values(overrides)
+        has_sets = start is not None and SET not in override_values(first.overrides)
         for repeat in range(1, count + 1):
             changes = [f"{REPEAT}={repeat}", *([f"{SET}={start + repeat - 1}"] if has_sets else [])]
-            experiment = compose_experiment([*overrides, *changes])
+            experiment = compose_experiment([*first.overrides, *changes])
             cells.append(freeze(len(cells), f"{prefix}{REPEAT}={repeat}", experiment))
     return _note_groups(cells)
 

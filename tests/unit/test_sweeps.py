@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -42,6 +43,7 @@ from kgqa.sweeps.cells import (
     load_cell,
     repeat_cells,
 )
+from kgqa.sweeps.grid import SweepRequest
 from kgqa.sweeps.running import add_cells, open_sweep
 from tests.unit.killing import contents, killed_at
 
@@ -63,6 +65,36 @@ def cells(overrides: list[str]) -> list[list[str]]:
 def test_repeats_are_named_by_what_differs(overrides: list[str], names: list[str]) -> None:
     repeats = repeat_cells(expand_grid(parse_axes(overrides)), 2)
     assert [cell.name for cell in repeats] == names
+
+
+OTHERS = "To sweep it for the others only: kgqa run -m method={method} method.{key}=VALUE. "
+
+
+@pytest.mark.parametrize("repeats", [None, 2], ids=["no repeats", "repeats"])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "method=no_context,search_agent,trace method.temperature=0,1",
+            "method.temperature: method=no_context,trace have no such setting. "
+            + OTHERS.format(method="search_agent", key="temperature"),
+        ),
+        (
+            "method=ircot,trace method.passages_per_step=2",
+            "method.passages_per_step: method=trace has no such setting. "
+            + OTHERS.format(method="ircot", key="passages_per_step"),
+        ),
+        ("method=no_context,trace method.temperature=1", "method.temperature=1: unknown key. "),
+        ("method=trace method.candidate=1,2", "method.candidate=1: unknown key. Did you mean "),
+    ],
+    ids=["two lack it", "one lacks it", "all lack it", "one method"],
+)
+def test_methods_without_a_swept_key_are_named(
+    words: str, message: str, repeats: int | None
+) -> None:
+    count = [f"repeats={repeats}"] if repeats else []
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
+        _ = SweepRequest.of([*words.split(), "dataset=demo", *count]).cells
 
 
 @pytest.mark.parametrize(
