@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
@@ -76,8 +77,12 @@ def plan_comparison(
     )
     pairs = count_pairs(pilots)
     tests, alphas = sum(pairs.values()), {each: ALPHA / count for each, count in pairs.items()}
+    pilot_questions = len(runs["A"][0].questions)
     plans = [
-        plan_questions(pilot, points, power=power, alpha=alphas[pilot.upper_bound])
+        tuple(
+            _count_all(count, pilot.n, pilot_questions)
+            for count in plan_questions(pilot, points, power=power, alpha=alphas[pilot.upper_bound])
+        )
         for pilot in pilots
     ]
     most = max(MOST if cautious is None else cautious for _, cautious in plans)
@@ -97,7 +102,10 @@ def plan_comparison(
         pair = [*costs[pilot.first], *costs[pilot.second]]
         smallest = [
             find_detectable_points(pilot, count, power=power, alpha=alphas[pilot.upper_bound])
-            for count in (*([all_of_it] if all_of_it else []), pilot.n)
+            for count in (
+                *([round(all_of_it * pilot.n / pilot_questions)] if all_of_it else []),
+                pilot.n,
+            )
         ]
         *of_all, of_pilot_questions = (None if each is None else f"{each:.1f}" for each in smallest)
         planned.append(
@@ -124,7 +132,6 @@ def plan_comparison(
     test = "McNemar's exact test or the normal approximation"
     level = f"p < {ALPHA:g} {describe_level(pairs)}"
     at_most = f", at most {all_of_it:,}" if all_of_it else ""
-    pilot_questions = len(runs["A"][0].questions)
     texts = (
         *_warn_of_size(
             pilot_questions,
@@ -151,6 +158,7 @@ def plan_comparison(
         ),
         "Cautious: the same with the upper 80 % limit of the pilot's spread.",
         *_describe_all(all_of_it),
+        *_note_undefined(pilots, pilot_questions),
         *([REPEATS_TEXT] if has_repeats(runs) else []),
         f"Tokens, model time and USD: both runs on the cautious number{at_most}, without cached replies.",
         *(
@@ -190,6 +198,24 @@ def _describe_all(questions: int | None) -> list[str]:
         return []
     smallest = "the smallest difference that the dataset shows, as it has no more questions"
     return [f"All {questions:,} show: {smallest}. If the plan needs more, use several datasets."]
+
+
+def _count_all(count: int | None, defined: int, questions: int) -> int | None:
+    """Return how many questions have `count` that define a score, if `defined` of these questions do."""
+    return None if count is None else min(math.ceil(count * questions / defined), MOST)
+
+
+def _note_undefined(pilots: Sequence[Difference], questions: int) -> list[str]:
+    """Return a line per score that not all questions of the pilot define in both runs."""
+    fewest = {
+        metric: min(pilot.n for pilot in pilots if pilot.metric == metric)
+        for metric in dict.fromkeys(pilot.metric for pilot in pilots if pilot.n < questions)
+    }
+    return [
+        f"{metric}: {count:,} of the pilot's {questions:,} questions have it in both runs. The planned numbers count "
+        "all questions, at the same share."
+        for metric, count in fewest.items()
+    ]
 
 
 def _note_common(questions: int, runs: Iterable[Metrics]) -> list[str]:
