@@ -230,7 +230,10 @@ def format_estimate(figure: Estimate | None) -> str:
 
 
 COMPARISON_HEAD = table_head(
-    ["method", "n", f"F1 of `{REFERENCE}`", "F1", "p (Holm)", "EM", "better on", "p (Holm)"]
+    [
+        *("method", "n", f"F1 of `{REFERENCE}`", "F1", "p of F1 (Holm)"),
+        *("EM", "better on", "p of EM (Holm)"),
+    ]
 )
 
 

@@ -253,7 +253,7 @@ def _shares_sections(
     signs = _shares_section("Signs, any number per question", SIGNS, explained, folder, seed)
     text = "Percent of all questions, with Wilson's 95 % intervals."
     if len(explained) > 1:
-        text += " Differences in points, with p of McNemar's test after Holm's correction over each table."
+        text += " Differences in points, with p of McNemar's test after Holm's correction over the rows of each table."
     column = causes.header.index("examples")
     ids = [id_ for row in (*causes.rows, *signs.rows) for id_ in row[column].split(", ") if id_]
     return [causes, replace(signs, text=(text, *_show_example(folder, ids)))]

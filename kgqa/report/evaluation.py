@@ -249,6 +249,8 @@ def _consistency_section(checked: Sequence[tuple[str, Consistency]]) -> Section:
 
 
 BOUNDS = " and ".join(UPPER_BOUNDS)
+# marks a pair of runs that is corrected apart from the others
+APART = "†"
 # the header of the corrected p-values, and the name of the correction, by the value of correction=
 CORRECTED_P = {
     HOLM: ("p (Holm)", "Holm's correction"),
@@ -296,7 +298,7 @@ def comparison_section(
     texts = (
         "Means in percent over the same questions.",
         f"Difference: {pair}, in points, with its 95 % interval. Above 0: the {higher} is higher.",
-        f"{label}: {test}, with {name} over {_describe_families(differences)}.",
+        f"{label}: {test}, with {name} over {_describe_families(differences, correction)}.",
         f"Result: a run wins if {label} is below {alpha:g}. Equal within {wanted:g}: {is_equal}.",
         Legend("better on", "Better on: questions on which each run is better."),
         Legend("p", "p: of the same test without correction."),
@@ -309,7 +311,13 @@ def comparison_section(
         *_warn_of_few(differences, wanted),
     )
     rows = [
-        _difference_row(each, wanted, names, alpha / pairs.get(each.upper_bound, 1))
+        _difference_row(
+            each,
+            wanted,
+            names,
+            alpha / pairs.get(each.upper_bound, 1),
+            f" {APART}" if each.upper_bound and _has_families(differences, correction) else "",
+        )
         for each in differences
     ]
     return Section("Differences", header, rows, texts, optional=4)
@@ -323,29 +331,38 @@ def describe_level(pairs: Mapping[bool, int]) -> str:
     return f"divided by {pluralize(sum(pairs.values()), 'pair')}"
 
 
-def _describe_families(differences: Sequence[Difference]) -> str:
-    if len(count_pairs(differences)) < 2:
+def _has_families(differences: Sequence[Difference], correction: str) -> bool:
+    """Return whether rows with an upper bound are corrected apart from the others."""
+    return correction != "none" and len(count_pairs(differences)) > 1
+
+
+def _describe_families(differences: Sequence[Difference], correction: str) -> str:
+    if not _has_families(differences, correction):
         return "all rows"
-    return f"the rows without {BOUNDS}, and over those with it, because it is no competitor"
+    apart = sum(each.upper_bound for each in differences)
+    return (
+        f"{pluralize(len(differences) - apart, 'row')} without {BOUNDS}. {APART}: "
+        f"{pluralize(apart, 'row')} with {BOUNDS}, corrected on their own, because it is no competitor"
+    )
 
 
 def count_tests(differences: Sequence[Difference], correction: str) -> str:
     """Return the number of tests, their correction, and how many are a family of their own."""
     text = f"{pluralize(len(differences), 'test')} with {CORRECTED_P[correction][1]}"
-    if correction == "none" or len(count_pairs(differences)) < 2:
+    if not _has_families(differences, correction):
         return text
     apart = sum(each.upper_bound for each in differences)
     return f"{text}, {apart} of them with {BOUNDS} as their own family"
 
 
 def _difference_row(
-    compared: Difference, wanted: float, names: Mapping[str, str], level: float
+    compared: Difference, wanted: float, names: Mapping[str, str], level: float, mark: str
 ) -> tuple[Value, ...]:
-    """Return a row. level: p of the test for which questions are counted."""
+    """Return a row. level: p of the test for which questions are counted. mark: after the names of the runs."""
     first, second = compared.first, compared.second
     return (
         compared.metric,
-        MarkedCell(f"{names[first]} – {names[second]}", brief=f"{first} – {second}"),
+        MarkedCell(f"{names[first]} – {names[second]}{mark}", brief=f"{first} – {second}{mark}"),
         f"{compared.means[0]:.1f}  {compared.means[1]:.1f}",
         difference_text(compared),
         p_text(compared.adjusted),

@@ -168,7 +168,7 @@ class SweepReport:
         texts = (
             "Row minus the best one of this score, in points with 95 % intervals, over the questions that define both.",
             "p: of the paired test that the row is below, with Holm's correction over the rows of this score.",
-            f"All pairs and the questions needed: {command}",
+            f"All pairs, corrected over all of their tests, and the questions needed: {command}",
         )
         header = ("score", "row", "best", "questions", "difference", CORRECTED_P[HOLM][0])
         return Section(f"Differences from the best: {title}", header, rows, texts)

@@ -218,6 +218,19 @@ def test_sign_and_p_are_explained(baseline: str | None, text: str) -> None:
     assert [line for line in texts if line.startswith("p (Holm): McNemar's exact test")]
 
 
+@pytest.mark.parametrize(
+    ("correction", "marked"), [("holm", ["A – C", "B – C"]), ("none", [])], ids=["holm", "none"]
+)
+def test_rows_of_the_other_family_are_marked(correction: str, marked: list[str]) -> None:
+    shares = {name: [1.0, 0.0, number / 2] for number, name in enumerate("ABC")}
+    differences = compare({"F1": shares}, seed=0, correction=correction, bounds={"C"})
+    section = comparison_section(differences, 2.0, {name: name for name in shares}, correction)
+    pairs = [row[1] for row in section.rows]
+    assert [pair.removesuffix(" †") for pair in pairs if pair.endswith("†")] == marked
+    legend = "over 1 row without golden. †: 2 rows with golden, corrected on their own"
+    assert any(legend in text for text in section.text) is bool(marked)
+
+
 @pytest.mark.parametrize(("n", "is_uncertain"), [(12, True), (40, False)], ids=["few", "enough"])
 def test_questions_needed_are_those_of_a_plan(n: int, is_uncertain: bool) -> None:
     # one question of all differs, by 10 points
@@ -269,7 +282,7 @@ def test_pairs_with_a_bound_are_their_own_family() -> None:
 @pytest.mark.parametrize(
     ("bounds", "text"),
     [
-        ({"C"}, "Holm's correction over the rows without golden, and over those with it"),
+        ({"C"}, "Holm's correction over 1 row without golden. †: 2 rows with golden"),
         ({"A", "B", "C"}, "Holm's correction over all rows"),
         (set(), "Holm's correction over all rows"),
     ],
