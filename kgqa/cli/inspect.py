@@ -12,7 +12,6 @@ from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import (
-    IDENTITY,
     SWEEP,
     FinishedRun,
     RunEntry,
@@ -31,7 +30,7 @@ from kgqa.cli.terminal import Terminal
 from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, DataError
-from kgqa.report.changes import NamedRun, add_changes, list_present_prompts
+from kgqa.report.changes import NamedRun, add_reasons, list_present_prompts
 from kgqa.report.columns import find_differing, group_texts, warn_of_missing
 from kgqa.report.exports import write_export, write_report
 from kgqa.report.paper import DEFAULT_METRICS, PaperTable, read_entries, table_file
@@ -101,25 +100,16 @@ def _match(text: str, listed: Sequence[RunEntry]) -> list[RunEntry]:
 def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
     """Return the settings by which finished runs of the same dataset, method and model differ."""
     settings: dict[RunEntry, dict[str, str]] = {}
-    identities: dict[RunEntry, bytes] = {}
     for run in runs:
-        with suppress(DataError, OSError):
-            identities[run] = (run.folder / IDENTITY).read_bytes()
+        with suppress(DataError):
             settings[run] = read_settings(run.folder)
     named = []
     groups = group_texts((run, run.parts[:3]) for run in settings)
     for run, own in settings.items():
-        alike = groups[run.parts[:3]]
-        keys = find_differing([settings[other] for other in alike])
+        keys = find_differing([settings[other] for other in groups[run.parts[:3]]])
         values = " ".join(f"{key}={own[key]}" for key in keys)
         named.append(NamedRun(values, run.parts[1], run.folder, run.parts[:3]))
-    differing = dict(zip(settings, add_changes(named), strict=True))
-    for alike in groups.values():
-        if len(alike) > 1 and not any(differing[run] for run in alike):
-            has_one = len({identities[run] for run in alike}) == 1
-            reason = "questions" if has_one else "code, prompts or data"
-            differing.update(dict.fromkeys(alike, reason))
-    return differing
+    return dict(zip(settings, add_reasons(named), strict=True))
 
 
 def _scores(run: RunEntry, beat: Heartbeat | None) -> Cells:

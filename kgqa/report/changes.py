@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.artifacts.manifest import Manifest
+from kgqa.artifacts.run import IDENTITY
 from kgqa.config.prompt_runs import list_prompt_runs
 from kgqa.errors import DataError
 from kgqa.prompting import template_hash, template_names
@@ -41,6 +43,32 @@ def add_changes(runs: Iterable[NamedRun]) -> list[str]:
             for number, text in zip(numbers, changes, strict=True):
                 names[number] = SEPARATOR.join(filter(None, (names[number], text)))
     return names
+
+
+def add_reasons(runs: Iterable[NamedRun], text: str = "{}") -> list[str]:
+    """Return the names of `add_changes`. Those that are still equal have the kind of difference of their runs.
+
+    text: what is added to a name, with {} for "questions", or for what else identifies a run.
+    """
+    rows = list(runs)
+    names = add_changes(rows)
+    twins = group_texts((number, (rows[number].place, name)) for number, name in enumerate(names))
+    for numbers in twins.values():
+        identities = {rows[each].folder: _read_identity(rows[each].folder) for each in numbers}
+        # a cell of two sweeps is one run
+        if len(identities) > 1:
+            is_same = len({*identities.values()}) == 1
+            reason = text.format("questions" if is_same else "code, prompts or data")
+            for number in numbers:
+                names[number] = SEPARATOR.join(filter(None, (names[number], reason)))
+    return names
+
+
+def _read_identity(folder: Path) -> bytes:
+    """Return the file with what identifies a run. Copied runs can lack it."""
+    with suppress(OSError):
+        return (folder / IDENTITY).read_bytes()
+    return b""
 
 
 def name_changes(folders: Sequence[Path], method: str) -> list[str]:

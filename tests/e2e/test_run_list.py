@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.conftest import QUICK, Kgqa, Ran, run_in
+from tests.e2e.conftest import QUICK, Kgqa, Ran, run_in, write_rules
 
 GOLDEN = ("method=golden", "limit=2", *QUICK)
 
@@ -30,6 +30,17 @@ def test_runs_differ_in_the_name_of_the_model(two_models: str, model: str) -> No
 @pytest.mark.parametrize("key", ["model.about", "model.hub", "model.sha256"])
 def test_facts_about_models_are_no_difference(two_models: str, key: str) -> None:
     assert key not in two_models
+
+
+def test_equal_settings_are_explained_among_others(kgqa: Kgqa) -> None:
+    words = ("run", "method=retrieve_read", "limit=1", *QUICK)
+    # the third run has other replies, but no other setting
+    for passages, answer in ((1, "no"), (2, "no"), (2, "yes")):
+        rules = write_rules([("Question", answer)])
+        assert kgqa(*words, f"method.passages={passages}", rules).code == 0
+    listed = kgqa("runs").out
+    assert listed.count("method.passages=1  ") == 1
+    assert listed.count("method.passages=2 · code, prompts or data") == 2
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ from kgqa.scoring.questions import BUILT_IN, Metric
 from kgqa.util import optional_deps as extras
 from kgqa.util.optional_deps import install_command
 from tests.e2e.browser import Browser
-from tests.e2e.conftest import QUICK
+from tests.e2e.conftest import QUICK, run_in
 from tests.viewer.conftest import HOSTILE, SCRIPT
 from tests.viewer.viewing import Viewing
 
@@ -207,6 +207,40 @@ def test_title_has_the_setting_that_separates_runs() -> None:
     sweep = replace(row("sweep", kind="sweep"), axes=("answer",), runs=("a", "b"))
     cells = table.name_rows(table.group_cells([sweep, *runs]))[1:3]
     assert [each.title for each in cells] == ["trace · answer 10", "trace · answer 25"]
+
+
+def test_cells_of_two_sweeps_differ_in_the_title() -> None:
+    runs = [row("a", None, answer="10", beam="3"), row("b", None, answer="10", beam="5")]
+    sweeps = [
+        replace(row(f"of {key}", kind="sweep"), axes=("answer",), runs=(key,)) for key in "ab"
+    ]
+    named = table.name_rows(table.group_cells([*sweeps, *runs]))
+    assert [each.title for each in named if each.kind == "run"] == [
+        "trace · answer 10 · beam 3",
+        "trace · answer 10 · beam 5",
+    ]
+
+
+def test_run_is_named_by_what_separates_it_from_cells() -> None:
+    runs = [row(name, None, answer=name, beam="3") for name in ("10", "25", "50")]
+    sweep = replace(row("sweep", kind="sweep"), axes=("answer",), runs=("10", "25"))
+    *_, single = table.name_rows(table.group_cells([sweep, *runs]))
+    assert single.title == "trace · answer 50"
+
+
+def test_cells_of_two_sweeps_differ_in_a_prompt(tmp_path: Path) -> None:
+    words = ("run", "-m", "method=no_context,golden", "limit=1", *QUICK)
+    assert run_in(tmp_path, *words, "sweep.name=before").code == 0
+    assert run_in(tmp_path, "new", "prompt", "reader/answer").code == 0
+    own = tmp_path / "prompts/reader/answer.j2"
+    own.write_text(own.read_text(encoding="utf-8").replace("briefly", "shortly"), encoding="utf-8")
+    assert run_in(tmp_path, *words, "sweep.name=after").code == 0
+    named = table.name_rows(group_cells(read_rows(tmp_path / "outputs")))
+    titles = {(each.sweep, each.title) for each in named if each.method == "no_context"}
+    assert titles == {
+        ("sweeps/before", "no_context · prompt reader/answer of kgqa"),
+        ("sweeps/after", "no_context · prompts/reader/answer.j2"),
+    }
 
 
 def test_title_has_five_settings_at_most() -> None:

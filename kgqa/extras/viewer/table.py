@@ -19,7 +19,7 @@ from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.run import SCRIPTED, RunEntry, list_runs, list_sweeps, read_settings
 from kgqa.artifacts.sweep import REPEAT, Sweep, questions_asked
 from kgqa.errors import DataError, nearest
-from kgqa.report.changes import NamedRun, add_changes
+from kgqa.report.changes import NamedRun, add_reasons
 from kgqa.report.columns import (
     CORRECTED_ACCURACY,
     JUDGE_ACCURACY,
@@ -29,6 +29,7 @@ from kgqa.report.columns import (
     columns,
     explain_names,
     find_differing,
+    group_texts,
     join_names,
     name_by_settings,
     note_extraction,
@@ -313,29 +314,53 @@ def name_rows(rows: Sequence[Row]) -> list[Row]:
     """Return the rows with titles that show what differs.
 
     A run has its method and the settings that differ among the runs of this method on this dataset. A cell below its
-    sweep has the settings that the sweep varies. Equal names have the prompts and files that differ.
+    sweep has the settings that the sweep varies. Equal names of different runs, also below different sweeps, have the
+    other settings, prompts and files that differ.
     """
-    groups: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.sweep, row.method, row.dataset), []).append(row)
-    keys = {place: _choose_settings(group) for place, group in groups.items()}
+    # by their places, because rows cannot be hashed
+    groups = group_texts(
+        (number, (row.sweep, row.method, row.dataset)) for number, row in enumerate(rows)
+    )
+    alike = group_texts((number, (row.method, row.dataset)) for number, row in enumerate(rows))
+    keys = {
+        # a run without a sweep also differs from cells
+        place: _choose_settings([rows[each] for each in group], rows[group[0]].axes)
+        if place[0]
+        else _choose_settings([rows[each] for each in alike[place[1:]]], ())
+        for place, group in groups.items()
+    }
     titles = [_title(row, *keys[row.sweep, row.method, row.dataset]) for row in rows]
     named = [
         # only finished runs have manifests
         NamedRun(
-            title,
-            row.method,
-            row.folder,
-            (row.sweep, row.dataset, row.model) if row.settings else row.key,
+            title, row.method, row.folder, (row.dataset, row.model) if row.settings else row.key
         )
-        for row, title in zip(rows, titles, strict=True)
+        for row, title in zip(rows, _add_settings(rows, titles), strict=True)
     ]
-    return [replace(row, title=title) for row, title in zip(rows, add_changes(named), strict=True)]
+    titles = add_reasons(named, "differs in {}")
+    return [replace(row, title=title) for row, title in zip(rows, titles, strict=True)]
 
 
-def _choose_settings(group: Sequence[Row]) -> tuple[list[str], bool]:
-    """Return the keys in the titles of runs with the same method, and whether they differ in others, too."""
-    settings, axes = [row.settings for row in group if row.settings], group[0].axes
+def _add_settings(rows: Sequence[Row], titles: Sequence[str]) -> list[str]:
+    """Return the titles. Equal ones have the settings by which their runs differ: sweeps vary others."""
+    named = list(titles)
+    places = [(row.dataset, row.model, title) for row, title in zip(rows, titles, strict=True)]
+    for numbers in group_texts(enumerate(places)).values():
+        settings = [rows[each].settings for each in numbers if rows[each].settings]
+        keys = [key for key in find_differing(settings) if not key.startswith(_IN_COLUMNS)]
+        short = choose_keys(keys, settings, 1)[:_MOST]
+        for number in numbers:
+            values = {key: rows[number].settings[key] for key in short if rows[number].settings}
+            named[number] = SEPARATOR.join(filter(None, (titles[number], name_by_settings(values))))
+    return named
+
+
+def _choose_settings(group: Sequence[Row], axes: Sequence[str]) -> tuple[list[str], bool]:
+    """Return the keys in the titles of runs with the same method, and whether they differ in others, too.
+
+    axes: the keys that their sweep varies.
+    """
+    settings = [row.settings for row in group if row.settings]
     is_named = bool(axes) and all(axis in run for run in settings for axis in axes)
     listed = list(axes) if is_named else find_differing(settings)
     keys = [key for key in listed if key != "method" and not key.startswith((*_IN_COLUMNS, REPEAT))]
