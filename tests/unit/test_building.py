@@ -52,6 +52,7 @@ def refusal(node: Mapping[str, Any], group: str) -> str | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["abc", {"a": 1}], ids=["text", "mapping"])
 @pytest.mark.parametrize(
     ("group", "name"), [(group, name) for group in BUILT for name in groups()[group]]

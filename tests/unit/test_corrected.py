@@ -133,6 +133,7 @@ def test_labels_must_be_of_judged_answers(labels: Table) -> None:
         correct_by_own_labels(60, 100, labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JUDGES)
 @pytest.mark.parametrize(("judged", "count"), [(400, 80), (400, 200), (1600, 80), (1600, 100)])
 def test_interval_by_own_labels_covers(name: str, judged: int, count: int) -> None:

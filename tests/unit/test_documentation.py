@@ -101,6 +101,7 @@ def test_bibtex_entry_has_the_version_of_citation_file() -> None:
     assert f"version = {{{citation['version']}}}" in faq
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", group_names())
 def test_help_names_user_pages_only(group: str) -> None:
     texts = [explain(group, [f"{group}={name}"]) for name in config_files(group)]

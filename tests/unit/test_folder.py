@@ -117,6 +117,7 @@ def check_finished(folder: Path, counts: Sequence[int]) -> None:
         assert json.loads((folder / METRICS).read_text())["questions"] == len(ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_run_survives_a_kill_at_any_write(tmp_path: Path, after: bool) -> None:
     for write in range(24):
@@ -427,8 +428,8 @@ def test_output_dir_is_no_file(capsys: pytest.CaptureFixture[str], folder: str) 
     [
         ("evaluate demo/golden", "evaluation.json"),
         ("evaluate demo/golden", "evaluation.md"),
-        ("collect mdr dataset=demo", "examples.jsonl"),
-        ("collect mdr dataset=demo", "report.md"),
+        ("collect mdr dataset=demo limit=1", "examples.jsonl"),
+        ("collect mdr dataset=demo limit=1", "report.md"),
     ],
 )
 def test_other_commands_keep_files_of_their_user(

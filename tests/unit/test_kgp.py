@@ -283,6 +283,7 @@ def test_place_names_its_nodes(place: PageOrTable, nodes: list[str]) -> None:
     assert [node.place for node in find_nodes([place], PAGES[:4])] == nodes
 
 
+@pytest.mark.slow
 def test_rows_of_table_1_share_reader_and_contexts() -> None:
     rows = {
         row: compose([f"experiment=kgp_{row}"])

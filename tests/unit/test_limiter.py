@@ -267,6 +267,7 @@ def test_server_that_queues_calls_is_soon_full(
     assert server.efficiency >= share * best.efficiency
 
 
+@pytest.mark.slow
 def test_least_advanced_question_goes_first_at_the_end(cache: CallCache, tmp_path: Path) -> None:
     server = served(32, 200, cache, concurrency=64)
     other = CallCache(tmp_path / "other")

@@ -50,6 +50,7 @@ def test_order_needs_an_interval_without_0(
     assert order(monkeypatch, wins, losses, n) == expected
 
 
+@pytest.mark.slow
 def test_equal_rows_are_rarely_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
     source, ordered, studies = np.random.default_rng(58), 0, 1000
     for wins, losses, _ in source.multinomial(80, [0.08, 0.08, 0.84], size=studies):

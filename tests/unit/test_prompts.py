@@ -179,6 +179,7 @@ def prompts(method: Any) -> list[str]:
     return world.prompts()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["2wiki", "iirc"])
 def test_every_method_shows_the_same_questions(family: str) -> None:
     examples = {}

@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 from kgqa.artifacts.run import MADE_UP
 from kgqa.report.page import svg
@@ -407,10 +406,13 @@ def _coverage(published: Value, chances: np.ndarray, step: float, questions: int
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.001, 0.0385, 0.2, 0.5, 0.99])
 @pytest.mark.parametrize(("asked", "questions"), [(40, 40), (30, 80), (200, 40)])
 def test_prediction_covers_second_samples(share: float, asked: int, questions: int) -> None:
     """Over all published samples and all second samples of right and wrong answers, at least 95 % are inside."""
+    from scipy.stats import binom  # here, because it takes a second to import
+
     first = binom.pmf(np.arange(asked + 1), asked, share)
     second = binom.pmf(np.arange(questions + 1), questions, share)
     covered = sum(
@@ -421,6 +423,7 @@ def test_prediction_covers_second_samples(share: float, asked: int, questions: i
     assert covered >= 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mean", [0.01, 0.0832, 0.3])
 @pytest.mark.parametrize("questions", [40, 60])
 def test_prediction_of_f1_covers_second_samples(mean: float, questions: int) -> None:
