@@ -494,7 +494,9 @@ def test_report_of_a_sweep_is_sandboxed(viewing: Viewing, folder: Path, hash_: s
     finally:
         file.write_text(text, encoding="utf-8")
     assert (response.getheader("content-security-policy") or "").startswith("sandbox")
-    assert re.sub('href="[^"]*"', "", page.replace(BACK, "")) == re.sub('href="[^"]*"', "", text)
+    assert re.sub('href="[^"]*"', "", page.replace(BACK.format(""), "")) == re.sub(
+        'href="[^"]*"', "", text
+    )
 
 
 def test_report_of_a_sweep_links_to_its_runs(
@@ -508,6 +510,10 @@ def test_report_of_a_sweep_links_to_its_runs(
     browser.press("Enter")
     browser.wait("document.querySelector('.headlines') !== null")
     assert browser.value("location.href") in [f"{viewing.base}run/{key}" for key in sweep.runs]
+    back = "document.querySelectorAll('header nav a')[1]"
+    assert browser.value(f"{back}.textContent") == "← sweep lengths"
+    browser.value(f"{back}.click()")
+    browser.wait(f"location.href === '{viewing.base}sweep/{sweep.key}'")
 
 
 def test_report_has_no_link_out_of_the_folder(viewing: Viewing, folder: Path) -> None:
@@ -730,7 +736,7 @@ def test_question_has_the_widest_column(
 
 def without_additions(page: str) -> str:
     """Return the page of a run without what the viewer adds."""
-    return re.sub(' data-pages="[^"]*"', "", page.replace(BACK, ""), count=1)
+    return re.sub(' data-pages="[^"]*"', "", page.replace(BACK.format(""), ""), count=1)
 
 
 def test_report_of_another_version_has_working_scripts(
@@ -860,6 +866,21 @@ def test_run_page_opens_questions_it_has_no_calls_of(
     browser.value("packed[3] = ''")
     browser.value("location.hash = '#q=3hop1__demo_03'")
     wait_for_page(browser, "3hop1__demo_03", "3 of 12")
+
+
+def test_run_links_to_every_sweep_that_uses_it(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "outputs", tmp_path / "outputs")
+    sweeps = tmp_path / "outputs/sweeps"
+    shutil.copytree(sweeps / "lengths", sweeps / "<a&b>")
+    (run, *_) = next(row.runs for row in read_rows(tmp_path / "outputs") if row.kind == "sweep")
+    viewing = Viewing.start(tmp_path)
+    page = viewing.get(f"/run/{run}")
+    viewing.interrupt()
+    links = re.findall(r'<a href="/home\?sweep=([^"]*)">([^<]*)</a>', page)
+    assert sorted(links) == [
+        ("sweeps%2F%3Ca%26b%3E", "← sweep &lt;a&amp;b&gt;"),
+        ("sweeps%2Flengths", "← sweep lengths"),
+    ]
 
 
 @pytest.mark.parametrize("key", ["//evil.example", '"><script>', "a\\b", "/../x;url=//b"])

@@ -59,7 +59,7 @@ ASSETS: list[str | tuple[str, str]] = [("kgqa.extras.viewer", "assets"), ("kgqa.
 # and the browser sends the cookie when it continues from here to the table, or to the page of a run
 HOME = "/home"
 HOME_PAGE = '<!doctype html><title>kgqa</title><meta http-equiv="refresh" content="0; url={}">'
-BACK = f'<nav aria-label="Back"><a href="{HOME}">← all runs</a></nav>'
+BACK = f'<nav aria-label="Back"><a href="{HOME}">← all runs</a>{{}}</nav>'
 # the link of a sweep's report to the report of a cell
 REPORT_LINK = re.compile(r'href="([^"#]+)/report\.html"')
 # a file's page runs only kgqa's scripts. It cannot load anything or reach this server
@@ -116,15 +116,18 @@ class Viewer:
         )  # fmt: skip
 
     def home(self, request: Request) -> Response:
-        """Continue to the page of a question or a run, to runs side by side, or to the table."""
+        """Continue to the page of a question, a run or a sweep, to runs side by side, or to the table."""
         query = request.query_params
         key, question_id, beside = query.get("run"), query.get("id"), query.getlist("beside")
+        sweep = query.get("sweep")
         address = "/"
         if key and question_id is not None:
             others = urlencode([each for each in query.multi_items() if each[0] != "run"])
             address = f"/question/{quote(key)}?{others}#q={quote(question_id, safe='')}"
         elif key:
             address = f"/run/{quote(key)}"
+        elif sweep:
+            address = f"/sweep/{quote(sweep)}"
         elif beside:
             address = f"/compare?{_link_beside(beside, query, 'run', 'search')}"
         return _html(HOME_PAGE.format(escape(address)))
@@ -137,14 +140,18 @@ class Viewer:
 
     def run(self, request: Request) -> Response:
         """Show the report of a run, as the run wrote it. One of another version of kgqa is written anew."""
-        file = find_row(self._root, request.path_params["key"]).folder / "report.html"
+        key = request.path_params["key"]
+        file = find_row(self._root, key).folder / "report.html"
         if not file.is_file():
             raise DataError(f"{file}: no report. Write it with kgqa report {file.parent}")
-        pages = f"{HOME}?{urlencode({'run': request.path_params['key']})}"
+        pages = f"{HOME}?{urlencode({'run': key})}"
+        sweeps = [row for row in read_rows(self._root) if key in row.runs and row.has_report]
         if is_current(file):
-            return _sandbox(file.read_text(encoding="utf-8", errors="backslashreplace"), pages)
-        run = FinishedRun.read(file.parent)
-        return _sandbox("".join(run_page(run, sections(run), notices(run))), pages)
+            page = file.read_text(encoding="utf-8", errors="backslashreplace")
+        else:
+            run = FinishedRun.read(file.parent)
+            page = "".join(run_page(run, sections(run), notices(run)))
+        return _sandbox(page, pages, sweeps)
 
     def sweep(self, request: Request) -> Response:
         """Show the report of a sweep, with links to the pages of its runs. One of another version is written again."""
@@ -294,12 +301,16 @@ def _link_beside(runs: Sequence[str], query: Mapping[str, str], run: str, words:
     return urlencode([pair for pair in pairs if pair[1]])
 
 
-def _sandbox(page: str, pages: str = "") -> Response:
-    """Return a page that can reach nothing, with a link to the table of runs.
+def _sandbox(page: str, pages: str = "", sweeps: Sequence[Row] = ()) -> Response:
+    """Return a page that can reach nothing, with links to the table of runs and to the reports of sweeps.
 
     pages: the start of the addresses of questions that the page has no calls of.
     """
-    page = page.replace("<header>", f"<header>{BACK}", 1)
+    links = "".join(
+        f'<a href="{HOME}?{escape(urlencode({"sweep": row.key}))}">← sweep {escape(row.name)}</a>'
+        for row in sweeps
+    )
+    page = page.replace("<header>", f"<header>{BACK.format(links)}", 1)
     if pages:
         page = page.replace("<body>", f'<body data-pages="{escape(pages)}">', 1)
     return _html(page, headers=SANDBOX)
