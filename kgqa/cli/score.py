@@ -198,7 +198,7 @@ def plan(args: Namespace, terminal: Terminal) -> None:
     places = find_places(args.positionals)
     terminal.warn([*warn_of_missing(find_missing(places)), *warn_of_changed(places)])
     pilots = find_rows(args.positionals)
-    heading, sections = plan_comparison(
+    heading, sections, command = plan_comparison(
         pilots,
         difference,
         power,
@@ -207,6 +207,7 @@ def plan(args: Namespace, terminal: Terminal) -> None:
         metrics=read_metrics(values),
     )
     terminal.sections(heading, sections)
+    terminal.suggest_line(command or shlex.join(["kgqa", "compare", *args.positionals]))
 
 
 def explain(args: Namespace, terminal: Terminal) -> None:
@@ -256,3 +257,5 @@ def compare(args: Namespace, terminal: Terminal) -> None:
     terminal.sections(comparison.heading, comparison.sections)
     if args.out:
         terminal.line(comparison.write(args.out))
+    if explained := comparison.choose_explained():
+        terminal.suggest("explain", *explained)

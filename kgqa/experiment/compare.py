@@ -102,6 +102,22 @@ class Comparison:
             rows.append({**row, **names, **means, **wins})
         return rows
 
+    def choose_explained(self) -> tuple[str, ...]:
+        """Return the folders of the best run and of the baseline, or of the second best: kgqa explain shows why.
+
+        The best one is by the first score, without upper bounds if there are other runs. Of repeats it is the first
+        one. Empty: no score has a difference.
+        """
+        first = [each for each in self.differences if each.metric == self.differences[0].metric]
+        pairs = [each for each in first if not each.upper_bound] or first
+        means = dict[str, float]()
+        for each in pairs:
+            means |= dict(zip((each.first, each.second), each.means, strict=True))
+        ranked = sorted(means, key=lambda letter: -means[letter])
+        others = [letter for letter in ranked if letter != self.baseline]
+        chosen = [others[0], self.baseline or others[1]] if others else []
+        return tuple(self.runs[letter][0] for letter in chosen)
+
     def __repr__(self) -> str:
         return markdown(self.heading, self.sections)
 

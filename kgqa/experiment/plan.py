@@ -53,8 +53,11 @@ def plan_comparison(
     seed: int = 0,
     baseline: str | None = None,
     metrics: Sequence[str] = (),
-) -> tuple[str, list[Section]]:
-    """Return a heading, and for each pair of pilot runs and each metric the questions needed and their cost.
+) -> tuple[str, list[Section], str]:
+    """Return a heading, for each pair of pilot runs and each metric the questions needed and their cost, and a command.
+
+    The command runs the methods on the questions of the plan, or of a larger pilot. It is "" if the pilot has as many,
+    or all of the dataset, or if the commands of its runs do not show it.
 
     rows, baseline, metrics: as for `compare_answers`.
 
@@ -132,12 +135,9 @@ def plan_comparison(
     test = "McNemar's exact test or the normal approximation"
     level = f"p < {ALPHA:g} {describe_level(pairs)}"
     at_most = f", at most {all_of_it:,}" if all_of_it else ""
+    manifests = [[Manifest.read(Path(run.name)) for run in repeats] for repeats in runs.values()]
     texts = (
-        *_warn_of_size(
-            pilot_questions,
-            available,
-            [[Manifest.read(Path(run.name)) for run in repeats] for repeats in runs.values()],
-        ),
+        *_warn_of_size(pilot_questions, available, manifests),
         *_count_unknown(unknown),
         *(
             [TOO_DIFFERENT.format(rows=", ".join(too_different), points=points)]
@@ -173,7 +173,12 @@ def plan_comparison(
         *_note_common(pilot_questions, chain.from_iterable(costs.values())),
     )
     heading = "\n".join([*describe_runs(runs, names), *notes])
-    return heading, [Section("Plan", header, planned, texts, optional=len(of_pilot))]
+    section = Section("Plan", header, planned, texts, optional=len(of_pilot))
+    # a small pilot comes first
+    wanted = max(cautious or 0 for _, cautious in plans) if pilot_questions >= ENOUGH else ENOUGH
+    wanted = wanted if available is None else min(wanted, available)
+    command = _repeat_on(manifests, wanted) if wanted > pilot_questions else ""
+    return heading, [section], command if command.startswith("kgqa ") else ""
 
 
 def _count_questions(run: AnsweredQuestions, most: int) -> int | None:

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from tests.e2e.conftest import QUICK, Kgqa, Ran
+from tests.e2e.conftest import QUICK, Kgqa, Ran, write_rules
 
 START = "next: kgqa "
 
@@ -47,6 +47,29 @@ def test_show_and_report_suggest_a_command(
     monkeypatch.setenv("FORCE_COLOR", "1")
     ends = {"show": "2hop__demo_01", "report": "--open"}
     assert find_next(kgqa(command, "last")) == [f"{command} {folder} {ends[command]}"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "command", "expected"),
+    [
+        (4, "plan mine", "run -m method=all_documents,golden,no_context "),
+        (36, "plan mine", "compare mine"),
+        (4, "compare mine", "explain outputs/demo/all_documents/"),
+        (4, "compare mine baseline=no_context", "explain outputs/demo/all_documents/"),
+        (4, "compare mine/golden mine/no_context", "explain outputs/demo/golden/"),
+    ],
+    ids=["small pilot", "complete pilot", "runs", "baseline", "upper bound"],
+)
+def test_plan_and_compare_suggest_a_command(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, limit: int, command: str, expected: str
+) -> None:
+    rules = write_rules([(r"Context:[\s\S]*", "<right> Pellery")], "rules.jsonl")
+    words = ("method=all_documents,golden,no_context", f"limit={limit}", "sweep.name=mine")
+    assert kgqa("run", "-m", *words, rules, *QUICK).code == 0
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    (line,) = find_next(kgqa(*command.split()))
+    assert line.startswith(expected)
+    assert kgqa(*shlex.split(line)).code == 0
 
 
 def test_pipe_gets_no_suggestion(kgqa: Kgqa) -> None:
