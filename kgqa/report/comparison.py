@@ -20,7 +20,14 @@ from kgqa.report.paper import (
     note_repeats,
     warn_of_simulation,
 )
-from kgqa.report.section import MarkedCell, Section, escape_latex, latex_cell
+from kgqa.report.section import (
+    TABULAR,
+    MarkedCell,
+    Section,
+    choose_latex_size,
+    escape_latex,
+    latex_cell,
+)
 from kgqa.report.warnings import name_doubts
 from kgqa.scoring.comparison import HOLM, Difference
 from kgqa.util.text import pluralize
@@ -36,20 +43,16 @@ HEADER = {
     "a − b [95% interval]": r"a $-$ b [95\% interval]",
 }
 # a table as wide as the page, also where a page has two columns
-_LATEX = r"""%% needs \usepackage{booktabs}
+_LATEX = r"""%% needs \usepackage{%s}
 \begin{table*}[t]
-\centering
-\small
-\begin{tabular}{%s}
-\toprule
+\centering%s
 %s
-\midrule
-%s
-\bottomrule
-\end{tabular}
 \caption{%s}
 \end{table*}
 """
+# only if it is still wider than the page
+_SHRUNK = r"""\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%%
+%s}"""
 
 
 @dataclass(frozen=True)
@@ -178,10 +181,16 @@ class ComparisonTable:
         for number, (one, other) in enumerate(pairwise(self.differences)):
             lines[number] += "\n\\addlinespace" if one.metric != other.metric else ""
         texts = "lll" if self.baseline is None else "ll"
-        return _LATEX % (
+        tabular = TABULAR % (
             texts + "r" * (len(self.header) - len(texts)),
             _line(self.header.values()),
             "\n".join(lines),
+        )
+        size = choose_latex_size([list(self.header), *map(self.row, self.differences)])
+        return _LATEX % (
+            "booktabs,graphicx" if size else "booktabs",
+            size or "\n\\small",
+            _SHRUNK % tabular if size else tabular,
             escape_latex(self.caption),
         )
 

@@ -35,7 +35,7 @@ _LATEX_TABLE = r"""\begin{%s}[t]
 %s
 \end{%s}
 """
-_TABULAR = r"""\begin{tabular}{%s}
+TABULAR = r"""\begin{tabular}{%s}
 \toprule
 %s
 \midrule
@@ -48,7 +48,7 @@ _PAGE, _TURNED = 345, 550
 _NORMAL, _SMALL = (5.0, 12.0), (4.2, 6.0)
 _FOOTNOTE_SIZE = "\n\\footnotesize\n\\setlength{\\tabcolsep}{3pt}"
 # packages by the command that needs them
-_PACKAGES = {"booktabs": r"\toprule", "rotating": "{sidewaystable}", "graphicx": r"\resizebox"}
+_PACKAGES = {"booktabs": r"\toprule", "rotating": "{sidewaystable*}", "graphicx": r"\resizebox"}
 
 
 class MarkedCell(str):
@@ -205,10 +205,11 @@ def _latex_table(caption: str, section: Section) -> str:
         " & ".join(map(latex_cell, row)) + r" \\" for row in (section.header, *section.rows)
     ]
     columns = "l" + "r" * (len(section.header) - 1)
-    tabular = _TABULAR % (columns, header, "\n".join(rows))
+    tabular = TABULAR % (columns, header, "\n".join(rows))
     cells = (section.header, *section.rows)
     size, width = choose_latex_size(cells), _estimate_width(cells, _SMALL)
-    environment = "sidewaystable" if width > _PAGE else "table"
+    # as wide as the page, also where a page has two columns
+    environment = "sidewaystable*" if width > _PAGE else "table*"
     if width > _TURNED:
         tabular = f"\\resizebox{{\\linewidth}}{{!}}{{%\n{tabular}}}"
     return _LATEX_TABLE % (environment, size, escape_latex(caption), tabular, environment)

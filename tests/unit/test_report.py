@@ -170,7 +170,7 @@ def test_latex_has_scores_and_escapes(run: FinishedRun, folder: Path) -> None:
     )
     assert f"F1 & {f1.mean:.1f} & [{f1.low:.1f}, {f1.high:.1f}] & 5 \\\\" in text
     assert (
-        text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") >= 4
+        text.count(r"\begin{table*}") == text.count(r"\end{table*}") == text.count(r"\toprule") >= 4
     )
     assert "{Scores by scoring profile: trace on musique with scripted}" in text
     assert "% Scripted replies: no model was called." in text
