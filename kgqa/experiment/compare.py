@@ -196,9 +196,7 @@ def compare_answers(
         DataError: one is not the folder of a finished run.
     """
     check_metrics(metrics)
-    opened = [[open_run(folder, profile) for folder in folders] for folders in rows]
-    if len(profiles := sorted({run.profile for repeats in opened for run in repeats})) > 1:
-        raise ConfigError(f"scored by {' and '.join(profiles)}. Choose one with scoring=")
+    opened = open_rows(rows, profile)
     runs = name_runs(opened, common=in_all)
     scores, notes = collect_shares(runs)
     tested = choose_metrics(scores, metrics)
@@ -213,7 +211,8 @@ def compare_answers(
         baseline=reference,
         bounds=find_bounds(runs),
     )
-    title = f"{count_questions(runs)}, profile {profiles[0]}"
+    scored_by = runs["A"][0].profile
+    title = f"{count_questions(runs)}, profile {scored_by}"
     title += f", {count_tests(differences, correction)}"
     shared = len(runs["A"][0].questions)
     sizes = {
@@ -245,8 +244,18 @@ def compare_answers(
     names = {letter: [run.name for run in repeats] for letter, repeats in runs.items()}
     heading = "\n".join([title, *lines, *notes])
     return Comparison(
-        heading, sections, names, differences, profiles[0], correction, missing, reference
+        heading, sections, names, differences, scored_by, correction, missing, reference
     )
+
+
+def open_rows(
+    rows: Sequence[Sequence[Path]], profile: str | None = None
+) -> list[list[AnsweredQuestions]]:
+    """Read each run and its repeats. Raises ConfigError: they have different profiles. Raises as `open_run`."""
+    opened = [[open_run(folder, profile) for folder in folders] for folders in rows]
+    if len(profiles := sorted({run.profile for repeats in opened for run in repeats})) > 1:
+        raise ConfigError(f"scored by {' and '.join(profiles)}. Choose one with scoring=")
+    return opened
 
 
 def find_bounds(runs: Runs) -> set[str]:

@@ -364,23 +364,31 @@ def test_judge_of_a_later_evaluation_is_shown(
 
 
 @pytest.mark.parametrize(
-    ("judges", "is_tested"), [(("em", "em"), True), (("em", "containment"), False)]
+    ("judges", "note"),
+    [
+        (("em", "em"), "judge: em"),
+        (("em", "containment"), "because the runs have different judges: "),
+        (("em",), "because there are no verdicts of B."),
+    ],
+    ids=["one judge", "two judges", "a run without"],
 )
 def test_verdicts_of_one_judge_are_tested_side_by_side(
     folder: Path,
     keys: dict[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    judges: tuple[str, str],
-    is_tested: bool,
+    judges: tuple[str, ...],
+    note: str,
 ) -> None:
     shutil.copytree(folder / "outputs", tmp_path / "outputs")
     monkeypatch.chdir(tmp_path)
     runs = [find_row(tmp_path / "outputs", keys[name]) for name in ("no_context", "trace")]
-    for run, judge in zip(runs, judges, strict=True):
+    for run, judge in zip(runs, judges, strict=False):
         assert main(["evaluate", str(run.folder), f"judge={judge}"]) == 0
-    tests = {each.metric: each.means for each in compare_scores(runs)}
-    assert tests.get("judge accuracy") == (tests["EM"] if is_tested else None)
+    differences, notes = compare_scores(runs)
+    tests = {each.metric: each.means for each in differences}
+    assert tests.get("judge accuracy") == (tests["EM"] if judges == ("em", "em") else None)
+    assert [note in each for each in notes] == [True]
 
 
 def test_damaged_trace_is_an_error_with_its_place(
@@ -538,6 +546,33 @@ def test_side_by_side_names_the_tested_runs(viewing: Viewing, keys: dict[str, st
     page = viewing.get(f"/compare?{runs}")
     assert 'data-brief="A – B" data-head="runs">trace – no_context</td>' in page
     assert '<th scope="col">A trace</th><th scope="col">B no_context</th>' in page
+
+
+def test_side_by_side_names_an_unjudged_run(
+    viewing: Viewing, keys: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main(["evaluate", f"outputs/{keys['trace']}", "judge=em"]) == 0
+    page = viewing.get(f"/compare?run={keys['no_context']}&run={keys['trace']}")
+    # other tests read the runs without a judge
+    for file in (EVALUATION, VERDICTS):
+        (folder / "outputs" / keys["trace"] / file).unlink()
+    assert "judge accuracy is not compared, because there are no verdicts of A. Run kgqa" in page
+
+
+def test_side_by_side_explains_missing_tests(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "outputs", tmp_path / "outputs")
+    (first, second, *_) = next(
+        row.runs for row in read_rows(tmp_path / "outputs") if row.kind == "sweep"
+    )
+    # as if this run had been scored by other rules
+    config = tmp_path / "outputs" / second / "config.yaml"
+    text = config.read_text(encoding="utf-8")
+    config.write_text(text.replace("profile: musique", "profile: 2wiki"), encoding="utf-8")
+    viewing = Viewing.start(tmp_path)
+    page = viewing.get(f"/compare?run={first}&run={second}")
+    viewing.interrupt()
+    assert "No paired tests: scored by 2wiki and musique." in page
 
 
 WARNED_PAGES = ("/", "/plots", "/compare?")

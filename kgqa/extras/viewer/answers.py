@@ -9,15 +9,16 @@ from string import ascii_uppercase
 
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.predictions import PREDICTIONS
-from kgqa.artifacts.run import UPPER_BOUNDS, FinishedRun
+from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import TRACE
-from kgqa.artifacts.verdicts import RIGHT, UNSCORED, VERDICTS, judge_of, read_verdicts
+from kgqa.artifacts.verdicts import VERDICTS
+from kgqa.experiment.compare import collect_shares, find_bounds, name_runs, open_rows
 from kgqa.extras.viewer.table import Row
-from kgqa.report.columns import JUDGE_ACCURACY, MIXED_JUDGES, group_judges, list_judges
+from kgqa.report.columns import MIXED_JUDGES, group_judges, list_judges
 from kgqa.report.questions import QuestionRow, RunQuestions, is_right
 from kgqa.report.shares import read_judge
-from kgqa.scoring.comparison import Difference, compare
-from kgqa.scoring.questions import METRICS
+from kgqa.scoring.comparison import Difference
+from kgqa.scoring.repeats import compare_rows
 
 MAX_RUNS = 8  # in memory
 FILTERS = ("all questions", "flipped")
@@ -26,10 +27,13 @@ Side = list[QuestionRow | None]
 
 
 def read_answers(row: Row) -> RunQuestions:
-    files = [row.folder / name for name in (TRACE, PREDICTIONS, VERDICTS)]
-    return _read(
-        row.folder, tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
-    )
+    return _read(row.folder, _read_times(row.folder))
+
+
+def _read_times(folder: Path) -> tuple[int, ...]:
+    """Return when the answers and verdicts of a run were written."""
+    files = [folder / name for name in (TRACE, PREDICTIONS, VERDICTS)]
+    return tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
 
 
 @lru_cache(MAX_RUNS)
@@ -82,38 +86,19 @@ def warn_of_judges(runs: Sequence[Row]) -> list[str]:
     return [f"{MIXED_JUDGES}: {list_judges(judges)}."] if len(judges) > 1 else []
 
 
-def compare_scores(runs: Sequence[Row]) -> list[Difference]:
-    """Return the paired tests over the questions that all runs have. Runs are named by letters."""
-    answers = dict(zip(ascii_uppercase, (read_answers(run).rows for run in runs), strict=False))
-    ids = [id_ for id_ in answers["A"] if all(id_ in rows for rows in answers.values())]
-    scores: dict[str, dict[str, list[float | None]]] = {}
-    for name, metric in METRICS.items():
-        if metric.tested:
-            percents = {
-                letter: [rows[id_][name] for id_ in ids] for letter, rows in answers.items()
-            }
-            scores[metric.label] = {
-                letter: [None if value is None else value / 100 for value in values]
-                for letter, values in percents.items()
-            }
-    if _have_one_judge(runs):
-        scores[JUDGE_ACCURACY] = {
-            letter: [_read_share(rows[id_]) for id_ in ids] for letter, rows in answers.items()
-        }
-    bounds = {
-        letter
-        for letter, run in zip(ascii_uppercase, runs, strict=False)
-        if run.method in UPPER_BOUNDS
-    }
-    return compare(scores, seed=0, bounds=bounds)
+def compare_scores(runs: Sequence[Row]) -> tuple[list[Difference], list[str]]:
+    """Return the paired tests of `kgqa compare` over the questions that all runs have, and notes.
+
+    Runs are named by letters. Raises as `open_rows` and `name_runs`: some runs cannot be compared.
+    """
+    folders = [(run.folder,) for run in runs]
+    return _compare(tuple(folders), tuple(_read_times(each) for row in folders for each in row))
 
 
-def _have_one_judge(runs: Sequence[Row]) -> bool:
-    if not all((run.folder / VERDICTS).is_file() for run in runs):
-        return False
-    return len({judge_of(read_verdicts(run.folder)) for run in runs}) == 1
-
-
-def _read_share(row: QuestionRow) -> float | None:
-    """Return 1 if the judge calls an answer correct, 0 if not, None without a verdict."""
-    return None if row["verdict"] in (None, UNSCORED) else float(row["verdict"] == RIGHT)
+@lru_cache(MAX_RUNS)
+def _compare(
+    rows: Sequence[Sequence[Path]], _: Sequence[object]
+) -> tuple[list[Difference], list[str]]:
+    named = name_runs(open_rows(rows), common=True)
+    scores, notes = collect_shares(named)
+    return compare_rows(scores, seed=0, bounds=find_bounds(named)), notes

@@ -286,12 +286,16 @@ class Viewer:
 
 
 def _list_tests(runs: Sequence[Row]) -> Section:
-    """Return the paired tests. Without rows if no question is in all runs."""
+    """Return the paired tests. Without rows, but with the reason, if the runs cannot be compared."""
+    try:
+        differences, notes = compare_scores(runs)
+    except (ConfigError, DataError) as error:
+        return Section("", (), (), (f"No paired tests: {error}.",))
     names = label_runs(
         {letter: row.title for letter, row in zip(ascii_uppercase, runs, strict=False)}
     )
-    section = comparison_section(compare_scores(runs), DIFFERENCE, names)
-    return replace(section, text=(TESTS, *section.text[1:]))
+    section = comparison_section(differences, DIFFERENCE, names)
+    return replace(section, text=(TESTS, *(f"{note}." for note in notes), *section.text[1:]))
 
 
 def _link_beside(runs: Sequence[str], query: Mapping[str, str], run: str, words: str) -> str:
