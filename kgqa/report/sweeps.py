@@ -11,6 +11,7 @@ from pathlib import Path
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import UPPER_BOUNDS, FinishedRun, choose_named
 from kgqa.artifacts.sweep import REPEAT, Cell, Sweep
+from kgqa.config.overrides import override_values
 from kgqa.errors import DataError
 from kgqa.report.columns import (
     JUDGE_ACCURACY,
@@ -113,7 +114,8 @@ class SweepReport:
             axes = [
                 axis for axis in varied if len({cell.cell.values.get(axis) for cell in cells}) > 1
             ]
-            title = f"{dataset}, {pluralize(len(questions), 'question')}, {cells[0].metrics.profile_text}"
+            count = f"{pluralize(len(questions), 'question')}{_find_shard(cells)}"
+            title = f"{dataset}, {count}, {cells[0].metrics.profile_text}"
             # a single row has nothing that differs, but the sweep varied it
             groups.append((title, axes or varied, join_repeats(cells, self.sweep.axes)))
         return groups
@@ -300,6 +302,13 @@ def _list_common(group: Sequence[SweepRow]) -> list[str]:
 def _list_judges(group: Sequence[SweepRow]) -> dict[str, list[str]]:
     """Return each judge with its models, and the numbers of its cells."""
     return group_judges((row.numbers, each.judge) for row in group for each in row.metrics)
+
+
+def _find_shard(cells: Sequence[DoneCell]) -> str:
+    """Return " (shard 1 of 2)" for cells that answered such a part of the questions."""
+    shards = {override_values(each.cell.overrides).get("shard") for each in cells}
+    (shard, *others) = shards
+    return "" if others or not shard else f" (shard {shard.replace('/', ' of ')})"
 
 
 def _find_bounds(group: Sequence[SweepRow]) -> set[int]:

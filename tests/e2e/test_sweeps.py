@@ -153,6 +153,14 @@ def test_report_shows_differences_from_the_best(kgqa: Kgqa, repeats: Sequence[st
     assert f"kgqa compare {ran.folder}" in section
 
 
+def test_table_of_a_part_names_its_shard(kgqa: Kgqa) -> None:
+    words = ("method=golden", "limit=4", "sweep.name=parts", *QUICK)
+    out = kgqa("run", "-m", *words, "shard=1/2,2/2").out
+    parts = re.findall(r"demo, 2 questions( .*)?, musique profile", out)
+    assert parts == [" (shard 1 of 2)", " (shard 2 of 2)"]
+    assert "shard" not in kgqa("run", "-m", "method=golden", "limit=2", *QUICK).out
+
+
 def test_golden_is_a_family_of_its_own(kgqa: Kgqa) -> None:
     words = ("method=golden,no_context,all_documents", "limit=3", "sweep.name=mine", *QUICK)
     assert kgqa("run", "-m", *words).code == 0
