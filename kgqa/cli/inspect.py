@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 import webbrowser
 from argparse import Namespace
@@ -29,7 +30,7 @@ from kgqa.cli.tables import Cells, style_text
 from kgqa.cli.terminal import Terminal
 from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import ConfigError, DataError, note
 from kgqa.report.changes import NamedRun, add_reasons, list_present_prompts
 from kgqa.report.columns import find_differing, group_texts, warn_of_missing
 from kgqa.report.exports import write_export, write_report
@@ -163,7 +164,7 @@ def report(args: Namespace, terminal: Terminal) -> None:
         _write_table(args, form, terminal)
         return
     if args.overrides or len(args.positionals) > 1:
-        raise ConfigError(f"{(args.overrides or args.positionals)[-1]}: only with --table paper")
+        raise _reject_table(args.positionals, args.overrides)
     is_export = form in EXPORTS
     if is_export and args.out is None:
         raise args.command.missing("--out DIR")
@@ -191,6 +192,17 @@ def report(args: Namespace, terminal: Terminal) -> None:
         )
         if form == "html" and args.out is None:
             terminal.suggest("report", folder, "--open")
+
+
+def _reject_table(names: Sequence[str], keys: Sequence[str]) -> ConfigError:
+    """Return the error for several runs, or for keys of a table, without --table. It shows what to write."""
+    table = shlex.join(["kgqa", "report", *names, *keys, "--table", "paper"])
+    if keys:
+        return ConfigError(f"{keys[0]}: works only with --table paper. Write: {table}")
+    error = ConfigError(f"{' '.join(names)}: a report is of one run or sweep")
+    note(error, f"for a table of all: {table}")
+    note(error, f"for paired tests: {shlex.join(['kgqa', 'compare', *names])}")
+    return error
 
 
 def _write_table(args: Namespace, form: str, terminal: Terminal) -> None:

@@ -264,7 +264,10 @@ def test_paper_table_is_latex_by_default(kgqa: Kgqa, sweep: str) -> None:
     ("words", "message"),
     [
         (["--table", "paper", "--format", "html"], "--format html: not with --table paper"),
-        (["baseline=golden"], "baseline=golden: only with --table paper"),
+        (
+            ["baseline=golden"],
+            "baseline=golden: works only with --table paper. For a table: kgqa report ",
+        ),
         (
             ["--table", "paper", "--format", "md", "metrics=nothing"],
             "metrics=nothing: no such score",
@@ -276,6 +279,16 @@ def test_wrong_table_command_is_rejected(
     kgqa: Kgqa, sweep: str, words: list[str], message: str
 ) -> None:
     refused(kgqa("report", sweep, *words), message)
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_report_of_two_runs_shows_the_commands(kgqa: Kgqa) -> None:
+    first, second = METHODS[:2]
+    ran = kgqa("report", first, second)
+    assert ran.err.startswith(f"kgqa: {first} {second}: a report is of one run or sweep\n")
+    commands = re.findall(r": kgqa (.*)$", ran.err, re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["report", "compare"]
+    assert [kgqa(*command.split()).code for command in commands] == [0, 0]
 
 
 NO_TO_ALL = [("Where|Which|Who|What", "no")]
