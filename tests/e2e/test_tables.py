@@ -266,7 +266,7 @@ def test_paper_table_is_latex_by_default(kgqa: Kgqa, sweep: str) -> None:
         (["--table", "paper", "--format", "html"], "--format html: not with --table paper"),
         (
             ["baseline=golden"],
-            "baseline=golden: works only with --table paper. For a table: kgqa report ",
+            "baseline=golden: works only with --table paper. Write: kgqa report ",
         ),
         (
             ["--table", "paper", "--format", "md", "metrics=nothing"],
