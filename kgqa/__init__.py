@@ -11,7 +11,9 @@
 from importlib import import_module
 from importlib.metadata import version
 
-__all__ = ["Run", "ask", "compare", "current_tools", "load", "run", "sweep"]
+__all__ = [
+    "Run", "ask", "compare", "current_tools", "evaluate", "explain", "load", "plan", "run", "runs", "sweep",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -15,26 +15,42 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from kgqa.artifacts.evaluation import Evaluation
 from kgqa.artifacts.metrics import Estimate, Metrics
-from kgqa.artifacts.run import FinishedRun, find_run
-from kgqa.artifacts.sweep import find_missing, find_places, find_rows
+from kgqa.artifacts.run import FinishedRun, find_run, run_json
+from kgqa.artifacts.sweep import (
+    find_missing,
+    find_places,
+    find_rows,
+    find_sweep_runs,
+    refuse_repeated,
+    select_runs,
+    warn_of_changed,
+)
 from kgqa.artifacts.trace import TracedQuestion, find_question
+from kgqa.config.building import check_value
 from kgqa.config.composing import compose
-from kgqa.config.overrides import Value, format_override, format_sweep
+from kgqa.config.overrides import SCORE_KEYS, Value, format_override, format_sweep, parse_override
 from kgqa.datasets.in_memory import InMemoryDataset
-from kgqa.errors import ConfigError
+from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.check import check
 from kgqa.experiment.compare import Comparison, compare_answers
-from kgqa.experiment.composing import compose_experiment
+from kgqa.experiment.composing import compose_evaluation, compose_experiment
+from kgqa.experiment.evaluate import EvaluationRequest, check_has_judge, open_places
+from kgqa.experiment.evaluate import evaluate as evaluate_answers
+from kgqa.experiment.explain import Explanation
+from kgqa.experiment.explain import explain as explain_run
+from kgqa.experiment.plan import Plan, Points, Probability, plan_comparison
 from kgqa.experiment.run import answer_unscored, execute
 from kgqa.experiment.session import Session
 from kgqa.methods.function import describe_function
+from kgqa.report.columns import warn_of_missing
 from kgqa.report.page import notebook_html
 from kgqa.report.questions import Row, call_rows, prediction_rows
 from kgqa.report.run_report import sections
 from kgqa.report.section import markdown
 from kgqa.runtime.display import Display, PlainLines, log_lines
-from kgqa.scoring.comparison import ALPHA, HOLM, check_correction
+from kgqa.scoring.comparison import ALPHA, DIFFERENCE, HOLM, POWER, check_correction
 from kgqa.sweeps.grid import SweepRequest, run_sweep
 from kgqa.types import Json
 from kgqa.util.registry import load_registered
@@ -162,16 +178,38 @@ def run(
         return Run(execute(session, lines).run.folder)
 
 
-def load(run: str | Path) -> Run:
+def load(run: str | Path) -> Any:
     """Load a finished run by its folder, the start of its name, or "last".
 
+    The name or folder of a sweep returns the list of its finished runs, in the order of its cells. "SWEEP/METHOD" is
+    the run of a method, or the list of its repeats.
+
     Raises:
-        ConfigError: no run or several runs match.
+        ConfigError: no run or several runs match, or no run of the sweep is finished.
         DataError: the run is not finished or damaged.
     """
-    folder = find_run(str(run))
+    # no union of types: callers know whether they name a run or a sweep
+    if folders := find_sweep_runs(str(run)):
+        return [_open(folder) for folder in folders]
+    return _open(find_run(str(run)))
+
+
+def _open(folder: Path) -> Run:
     FinishedRun.read(folder)
     return Run(folder)
+
+
+def runs(name: str = "", *, dataset: str = "", method: str = "", model: str = "") -> list[Row]:
+    """Return one row per run in `outputs/`, newest first, also unfinished ones: `kgqa runs --json`.
+
+    The keys are folder, dataset, method, model, written, ended, questions, failed, em and f1. Load a finished run with
+    `kgqa.load(row["folder"])`.
+
+    Args:
+        name: only runs with this prefix in their name, or in a part of it after a slash, or those of a sweep.
+    """
+    listed = select_runs(name, dataset=dataset, method=method, model=model)
+    return [run_json(run) for run in listed]
 
 
 def sweep(
@@ -190,6 +228,99 @@ def sweep(
         )
     report = run_sweep(request, display or PlainLines(sys.stderr))
     return [Run(cell.run) for cell in report.cells if cell.run and cell.is_finished]
+
+
+def plan(
+    *runs: Run | str | Path,
+    difference: float = DIFFERENCE,
+    power: float = POWER,
+    seed: int = 0,
+    baseline: Run | str | Path | None = None,
+    metrics: Sequence[str] = (),
+) -> Plan:
+    """Return how many questions show a difference between runs like these, and their cost: `kgqa plan`.
+
+    The result shows its table, also in a notebook.
+
+    Args:
+        runs, baseline, metrics: as for `kgqa.compare`.
+        difference: the points to show.
+        power: the probability to show them, above 0.05 and below 1.
+
+    Raises:
+        ConfigError: a value is out of range, there is no such baseline or metric, or the runs share no question.
+    """
+    names = _names(runs)
+    _warn_of_cells(find_places(names))
+    return plan_comparison(
+        find_rows(names),
+        check_value("difference", difference, Points),
+        check_value("power", power, Probability),
+        seed=seed,
+        baseline=_name(baseline),
+        metrics=metrics,
+    )
+
+
+def explain(
+    run: Run | str | Path, baseline: Run | str | Path | None = None, *, seed: int = 0
+) -> Explanation:
+    """Return the causes of wrong answers of a run, with a baseline on the questions of both: `kgqa explain`.
+
+    The result shows its tables, also in a notebook. `result.write(run.folder)` writes explain.md as the command does.
+
+    Raises:
+        ConfigError: no run or several runs match, or the runs are the same or share no question.
+    """
+    folder = find_run(str(_name(run)))
+    if (reference := _name(baseline)) is None:
+        return explain_run(folder, seed=seed)
+    other = find_run(reference)
+    refuse_repeated([other, folder])
+    return explain_run(folder, other, seed=seed)
+
+
+def evaluate(
+    *runs: Run | str | Path,
+    labels: str | Path | None = None,
+    checks: bool = False,
+    display: Display | None = None,
+    **keys: Value,
+) -> list[Evaluation]:
+    """Score finished runs or sweeps again, with own metrics and a judge: `kgqa evaluate`.
+
+    Returns one evaluation per run with `.scores`, `.judge` (None without a judge), `.calibration` and `.warnings`. It
+    is saved in the run's folder, with the verdicts, which are then in `run.predictions`.
+
+    Args:
+        labels: a CSV file of labels by hand that correct the accuracy by the judge.
+        checks: also measure the judge's consistency, with two more calls per answer.
+        keys: judge, scoring and others of `kgqa evaluate`. Keys with dots: `**{"roles.judge": "qwen3_8b"}`.
+
+    Raises:
+        ConfigError: a key or value is invalid, a run was trained on its questions, or the labels are of other answers.
+        EngineError: the judge's model failed. Evaluate again to resume.
+    """
+    if not runs:
+        raise ConfigError("kgqa.evaluate: name one or more runs or sweeps. List runs: kgqa.runs()")
+    words = _words((), keys)
+    for word in words:
+        if (group := parse_override(word).group.partition(".")[0]) not in SCORE_KEYS:
+            raise ConfigError(f"{word}: not a key of kgqa.evaluate. {nearest(group, SCORE_KEYS)}")
+    if labels is not None or checks:
+        check_has_judge("checks=True" if labels is None else f"labels={labels}", keys)
+    experiment = compose_evaluation(words)
+    places = [find_run(name, sweeps=True) for name in _names(runs)]
+    lines = display or PlainLines(sys.stderr)
+    request = EvaluationRequest(experiment, None if labels is None else Path(labels), checks)
+    with log_lines(lines):
+        evaluated = evaluate_answers(
+            request, open_places(places, experiment.settings.scoring), lines
+        )
+    for each in evaluated:
+        for text in each.evaluation.warnings:
+            lines.line(f"warning: {each.evaluation.source}: {text}", alarm=True)
+    return [each.evaluation for each in evaluated]
 
 
 def compare(
@@ -218,8 +349,9 @@ def compare(
         ConfigError: there is no such correction, baseline or metric, or the runs cannot be compared.
     """
     check_correction(correction)
-    names = [str(run.folder if isinstance(run, Run) else run) for run in runs]
-    reference = baseline.folder if isinstance(baseline, Run) else baseline
+    names = _names(runs)
+    places = find_places(names)
+    _warn_of_cells(places)
     return compare_answers(
         find_rows(names),
         profile,
@@ -227,9 +359,9 @@ def compare(
         in_all=in_all,
         alpha=alpha,
         correction=correction,
-        baseline=None if reference is None else str(reference),
+        baseline=_name(baseline),
         metrics=metrics,
-        missing=find_missing(find_places(names)),
+        missing=find_missing(places),
     )
 
 
@@ -266,6 +398,20 @@ def current_tools() -> Any:
         ConfigError: the calling thread answers no question.
     """
     return load_registered("current_tools")()
+
+
+def _name(run: Run | str | Path | None) -> str | None:
+    return None if run is None else str(run.folder if isinstance(run, Run) else run)
+
+
+def _names(runs: Iterable[Run | str | Path]) -> list[str]:
+    return [str(_name(run)) for run in runs]
+
+
+def _warn_of_cells(places: Sequence[Path]) -> None:
+    """Print warnings of cells that a sweep lacks, or whose questions another command changed."""
+    for text in (*warn_of_missing(find_missing(places)), *warn_of_changed(places)):
+        PlainLines(sys.stderr).line(f"warning: {text}", alarm=True)
 
 
 def _function_keys(target: object) -> list[tuple[str, Value]]:

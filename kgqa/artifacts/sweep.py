@@ -20,6 +20,7 @@ from kgqa.artifacts.run import (
     LAST,
     SWEEP,
     FinishedRun,
+    RunEntry,
     find_run,
     find_sweep,
     list_runs,
@@ -292,6 +293,53 @@ def _list_rows(sweep: Sweep) -> list[list[Cell]]:
         if cell.run and cell.is_finished:
             rows.setdefault(row_key(cell, sweep.axes), []).append(cell)
     return list(rows.values())
+
+
+def select_runs(
+    text: str = "",
+    *,
+    dataset: str = "",
+    method: str = "",
+    model: str = "",
+) -> list[RunEntry]:
+    """List the runs with these parts, newest first: those whose name matches, or those of the sweep with this name.
+
+    model: of a run that calls none, the retriever.
+    """
+    parts = (dataset, method, model)
+    listed = [
+        run
+        for run in list_runs()
+        if all(want in ("", part) for want, part in zip(parts, run.parts, strict=False))
+    ]
+    if not text:
+        return listed
+    if runs := matching(text, listed):
+        return runs
+    sweep = find_sweep(text)
+    cells = Sweep.read(sweep).cells if sweep else ()
+    folders = {cell.run.resolve() for cell in cells if cell.run}
+    return [run for run in listed if run.folder.resolve() in folders]
+
+
+def find_sweep_runs(text: str) -> list[Path]:
+    """Return the finished runs of the sweep with this name or path, in the order of its cells, [] if it names none.
+
+    SWEEP/METHOD or SWEEP/NUMBER are the repeats of a row. A run of this name comes first.
+
+    Raises:
+        ConfigError: the sweep has no finished run, or several rows have this method.
+        DataError: its file is damaged.
+    """
+    if row := find_row(text):
+        return row
+    sweep = find_sweep(text)
+    if sweep is None or matching(text, list_runs()):
+        return []
+    runs = [cell.run for cell in Sweep.read(sweep).cells if cell.run and cell.is_finished]
+    if not runs:
+        raise ConfigError(f"{text}: no cell of this sweep is finished. Run its command again")
+    return runs
 
 
 def find_missing(places: Iterable[Path]) -> list[Cell]:

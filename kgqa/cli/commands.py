@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kgqa.cli.parsing import Command
+from kgqa.config.overrides import SCORE_KEYS
 from kgqa.errors import ConfigError, nearest
 from kgqa.util.registry import list_exports, list_extras
 
@@ -92,10 +93,6 @@ OTHER_WORDS = {
 }
 QUESTION_KEYS = ("dataset", "limit", "sample", "ids")
 CALIBRATION_KEYS = ("labels", "other")
-SCORE_KEYS = (
-    "scoring", "judge", "model", "engine", "server", "roles", "seed", "max_parallel_questions", "output_dir",
-    "allow_trained_questions",
-)  # fmt: skip
 
 RUN_COMMANDS = (
     Command(

@@ -17,20 +17,18 @@ from kgqa.artifacts.run import (
     FinishedRun,
     RunEntry,
     find_run,
-    find_sweep,
     list_runs,
-    matching,
     read_settings,
     run_json,
 )
-from kgqa.artifacts.sweep import Sweep, find_missing, warn_of_changed
+from kgqa.artifacts.sweep import find_missing, select_runs, warn_of_changed
 from kgqa.cli.commands import EXPORTS
 from kgqa.cli.significance import check_test, read_metrics
 from kgqa.cli.tables import Cells, style_text
 from kgqa.cli.terminal import Terminal
 from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values
-from kgqa.errors import ConfigError, DataError, note
+from kgqa.errors import ConfigError, DataError, nearest, note
 from kgqa.report.changes import NamedRun, add_reasons, list_present_prompts
 from kgqa.report.columns import find_differing, group_texts, warn_of_missing
 from kgqa.report.exports import write_export, write_report
@@ -42,6 +40,7 @@ from kgqa.util.fs import replace_file
 from kgqa.util.text import duration
 
 RUNS_SHOWN = 20
+FILTERS = ("dataset", "method", "model")
 RUNNING = ("work", "stage", "done", "failed", "left", "paid", "for")
 
 
@@ -50,15 +49,11 @@ def runs(args: Namespace, terminal: Terminal) -> None:
     if args.running:
         _show_running(args, terminal)
         return
-    wanted = override_values(args.overrides)
-    parts = [wanted.get(key) for key in ("dataset", "method", "model")]
-    listed = [
-        run
-        for run in list_runs()
-        if all(want in (None, part) for want, part in zip(parts, run.parts, strict=False))
-    ]
-    if args.positionals:
-        listed = _match(args.positionals[0], listed)
+    filters = override_values(args.overrides)
+    for key, value in filters.items():
+        if key not in FILTERS:
+            raise ConfigError(f"{key}={value}: not a filter. {nearest(key, FILTERS)}")
+    listed = select_runs(*args.positionals, **filters)
     if args.json:
         terminal.json([run_json(run) for run in listed[: args.limit]])
         return
@@ -86,16 +81,6 @@ def runs(args: Namespace, terminal: Terminal) -> None:
     terminal.lines(list_present_prompts(text for text in differing.values() if text))
     if len(listed) > len(entries):
         terminal.line(f"{len(entries)} of {len(listed):,}. All: --limit {len(listed)}")
-
-
-def _match(text: str, listed: Sequence[RunEntry]) -> list[RunEntry]:
-    """Return the runs whose name matches, or those of the sweep with this name."""
-    if runs := matching(text, listed):
-        return runs
-    sweep = find_sweep(text)
-    cells = Sweep.read(sweep).cells if sweep else ()
-    folders = {cell.run.resolve() for cell in cells if cell.run}
-    return [run for run in listed if run.folder.resolve() in folders]
 
 
 def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:

@@ -6,7 +6,6 @@ import shlex
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 from kgqa.artifacts.evaluation import Evaluation
 from kgqa.artifacts.run import UPPER_BOUNDS, find_run, read_method
@@ -21,7 +20,6 @@ from kgqa.cli.commands import CALIBRATION_KEYS, QUESTION_KEYS
 from kgqa.cli.significance import check_test, read_metrics
 from kgqa.cli.terminal import Terminal
 from kgqa.config.building import check_value
-from kgqa.config.composing import compose
 from kgqa.config.overrides import override_values, parse_override
 from kgqa.errors import ConfigError
 from kgqa.experiment.calibration import sample_sheet
@@ -34,32 +32,26 @@ from kgqa.experiment.compare import (
     list_runs,
     name_by_differences,
 )
-from kgqa.experiment.composing import compose_experiment
+from kgqa.experiment.composing import compose_evaluation
 from kgqa.experiment.evaluate import (
     AnsweredQuestions,
     EvaluationRequest,
     calibrate_judge,
+    check_has_judge,
     open_places,
     open_predictions,
 )
 from kgqa.experiment.evaluate import evaluate as evaluate_answers
-from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.explain import explain as explain_run
 from kgqa.experiment.judging import explain_lost_verdicts
-from kgqa.experiment.plan import plan_comparison
+from kgqa.experiment.plan import Points, Probability, plan_comparison
 from kgqa.report.columns import warn_of_missing
 from kgqa.report.evaluation import evaluation_sections, evaluations_section
 from kgqa.report.warnings import warn_of_new_metrics
 from kgqa.scoring.comparison import DIFFERENCE, POWER
 from kgqa.util.fs import replace_file
-from kgqa.util.validators import Natural, Validator
+from kgqa.util.validators import Natural
 
-Points = Annotated[
-    float, Validator("must be from 0.01 to 100 points", lambda points: 0.01 <= points <= 100)
-]
-Probability = Annotated[
-    float, Validator("must be above 0.05 and below 1", lambda power: 0.05 < power < 1)
-]
 # flipped questions per pair, without --all
 FLIPS = 10
 
@@ -72,7 +64,7 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     _check_evaluate(args)
     values = override_values(args.overrides)
     own = [override for override in args.overrides if parse_override(override).group != "labels"]
-    experiment = _compose(own)
+    experiment = compose_evaluation(own)
     places = list[Path]()
     if args.predictions:
         answered = open_predictions(
@@ -134,14 +126,6 @@ def _list_names(answered: Sequence[AnsweredQuestions], terminal: Terminal) -> di
     return {runs[letter][0].name: label for letter, label in label_runs(names).items()}
 
 
-def _compose(overrides: Sequence[str]) -> Experiment:
-    """Compose the experiment. The server and the model are only looked for if a judge calls a model."""
-    experiment = compose_experiment(overrides, config=compose(overrides))
-    if experiment.judge is None or not experiment.judge.role_forms:
-        return experiment
-    return compose_experiment(overrides)
-
-
 def _check_evaluate(args: Namespace) -> None:
     """Raise ConfigError for arguments that do not go together."""
     keys = {parse_override(override).group: override for override in args.overrides}
@@ -159,11 +143,8 @@ def _check_evaluate(args: Namespace) -> None:
         raise ConfigError(f"{keys['other']}: only with --calibrate")
     if args.sheet:
         _check_sheet(override_values(args.overrides).get("labels"))
-    elif "judge" not in keys and ("labels" in keys or args.checks):
-        wrong = keys.get("labels", "--checks")
-        raise ConfigError(
-            f"{wrong}: works only with a judge. Add judge=em, judge=three_way or another"
-        )
+    elif wrong := keys.get("labels", "--checks" if args.checks else ""):
+        check_has_judge(wrong, keys)
 
 
 def _check_sheet(labels: str | None) -> None:
@@ -193,21 +174,18 @@ def plan(args: Namespace, terminal: Terminal) -> None:
     """Show how many questions a comparison needs."""
     values = override_values(args.overrides)
     seed = check_value("seed", values.get("seed", "0"), Natural)
-    difference = check_value("difference", values.get("difference", f"{DIFFERENCE:g}"), Points)
-    power = check_value("power", values.get("power", f"{POWER:g}"), Probability)
     places = find_places(args.positionals)
     terminal.warn([*warn_of_missing(find_missing(places)), *warn_of_changed(places)])
-    pilots = find_rows(args.positionals)
-    heading, sections, command = plan_comparison(
-        pilots,
-        difference,
-        power,
+    planned = plan_comparison(
+        find_rows(args.positionals),
+        check_value("difference", values.get("difference", DIFFERENCE), Points),
+        check_value("power", values.get("power", POWER), Probability),
         seed=seed,
         baseline=values.get("baseline"),
         metrics=read_metrics(values),
     )
-    terminal.sections(heading, sections)
-    terminal.suggest_line(command or shlex.join(["kgqa", "compare", *args.positionals]))
+    terminal.sections(planned.heading, planned.sections)
+    terminal.suggest_line(planned.command or shlex.join(["kgqa", "compare", *args.positionals]))
 
 
 def explain(args: Namespace, terminal: Terminal) -> None:

@@ -11,6 +11,11 @@ from typing import NamedTuple
 
 Value = str | int | float | bool | None | Path | Sequence["Value"] | Mapping[str, "Value"]
 
+# what `kgqa evaluate` can set for finished runs
+SCORE_KEYS = (
+    "scoring", "judge", "model", "engine", "server", "roles", "seed", "max_parallel_questions", "output_dir",
+    "allow_trained_questions",
+)  # fmt: skip
 # what Hydra's grammar takes for one text as it stands
 _PLAIN = re.compile(r"[\w./@%+-][\w./@:%+ -]*(?<! )", re.ASCII)
 _ROLE = re.compile(r"([^:+]*?)(?:\+(.*?)|:(.*?))?(?:@([^@/:+]*))?", re.DOTALL)

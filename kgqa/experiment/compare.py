@@ -22,7 +22,7 @@ from kgqa.report.columns import JUDGE_ACCURACY, SEPARATOR, group_texts, list_mis
 from kgqa.report.comparison import ComparisonTable
 from kgqa.report.evaluation import comparison_section, count_tests
 from kgqa.report.names import title_row
-from kgqa.report.page import notebook_html
+from kgqa.report.page import Tables
 from kgqa.report.paper import name_entries, read_entry
 from kgqa.report.section import Section, Value, latex, markdown
 from kgqa.report.shares import read_judge
@@ -61,11 +61,9 @@ Runs = Mapping[str, Sequence[AnsweredQuestions]]
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
-    """`runs`: the folders of each run and its repeats by letter. It is displayed as its tables."""
+class Comparison(Tables):
+    """`runs`: the folders of each run and its repeats by letter."""
 
-    heading: str
-    sections: list[Section]
     runs: Mapping[str, Sequence[str]]
     differences: Sequence[Difference]
     profile: str
@@ -118,9 +116,6 @@ class Comparison:
         chosen = [others[0], self.baseline or others[1]] if others else []
         return tuple(self.runs[letter][0] for letter in chosen)
 
-    def __repr__(self) -> str:
-        return markdown(self.heading, self.sections)
-
     def write(self, file: Path) -> Path:
         """Write the comparison as Markdown, LaTeX or JSON, by the file's suffix. Raises ConfigError for another one."""
         check_suffix(file)
@@ -153,9 +148,6 @@ class Comparison:
                     }
                 )
         return replace_file(file, text)
-
-    def _repr_html_(self) -> str:
-        return notebook_html(self.heading, self.sections)
 
 
 def check_suffix(file: Path) -> None:

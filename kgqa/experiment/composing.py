@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from kgqa.datasets.in_memory import InMemoryDataset
 
 
+def compose_evaluation(overrides: Sequence[str]) -> Experiment:
+    """Compose the settings of an evaluation. Server and model are only looked for if a judge calls a model."""
+    experiment = compose_experiment(overrides, config=compose(overrides))
+    if experiment.judge is None or not experiment.judge.role_forms:
+        return experiment
+    return compose_experiment(overrides)
+
+
 def compose_experiment(
     overrides: Sequence[str],
     config: Config | None = None,

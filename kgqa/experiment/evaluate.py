@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -176,6 +176,14 @@ class EvaluationRequest:
     experiment: Experiment
     labels: Path | None = None
     checks: bool = False
+
+
+def check_has_judge(setting: str, keys: Collection[str]) -> None:
+    """Raise ConfigError if a setting of judges comes without a judge."""
+    if "judge" not in keys:
+        raise ConfigError(
+            f"{setting}: works only with a judge. Add judge=em, judge=three_way or another"
+        )
 
 
 def open_places(places: Sequence[Path], scoring: str | None) -> list[AnsweredQuestions]:

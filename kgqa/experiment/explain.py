@@ -13,7 +13,7 @@ from kgqa.experiment.compare import collect_verdicts, share_questions
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.report.columns import JUDGE_ACCURACY
 from kgqa.report.evaluation import difference_text, p_text
-from kgqa.report.page import notebook_html
+from kgqa.report.page import Tables
 from kgqa.report.section import MarkedCell, Section, Value, markdown
 from kgqa.scoring.citations import CitationScores, cite_passages, cite_sentences
 from kgqa.scoring.comparison import Difference, compare
@@ -69,13 +69,8 @@ class Explained:
 Measure = Callable[[Explained], float | None]
 
 
-@dataclass(frozen=True)
-class Explanation:
-    heading: str
-    sections: list[Section]
-
-    def _repr_html_(self) -> str:
-        return notebook_html(self.heading, self.sections)
+class Explanation(Tables):
+    """The causes of wrong answers."""
 
     def write(self, folder: Path) -> Path:
         """Write explain.md into a run's folder."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import Annotated
 
 from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.metrics import Metrics
@@ -30,12 +32,20 @@ from kgqa.experiment.compare import (
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.experiment.selection import GIVEN, QuestionSelection
 from kgqa.report.evaluation import describe_level
+from kgqa.report.page import Tables
 from kgqa.report.section import Legend, MarkedCell, Section, Value
 from kgqa.scoring.comparison import ALPHA, Difference, count_pairs
 from kgqa.scoring.power import ENOUGH, MOST, find_detectable_points, plan_questions
 from kgqa.scoring.repeats import compare_rows
 from kgqa.util.text import duration, pluralize
+from kgqa.util.validators import Validator
 
+Points = Annotated[
+    float, Validator("must be from 0.01 to 100 points", lambda points: 0.01 <= points <= 100)
+]
+Probability = Annotated[
+    float, Validator("must be above 0.05 and below 1", lambda power: 0.05 < power < 1)
+]
 REPEATS_TEXT = "Repeats: the numbers are for as many repeats as those of the pilot, with the spread between them."
 TOO_DIFFERENT = (
     "{rows}: the repeats differ by so much that no number of questions shows {points:g} points. Use more repeats, e.g. "
@@ -43,6 +53,17 @@ TOO_DIFFERENT = (
 )
 # keys of a pilot that choose its questions or its folder
 _OWN_KEYS = ("limit", "sample", "sample_by", "ids", "shard", "output_dir", "run_name")
+
+
+@dataclass(frozen=True, repr=False)
+class Plan(Tables):
+    """The questions that a comparison needs, with their cost.
+
+    command: runs the methods on the questions of the plan, or of a larger pilot. It is "" if the pilot has as many, or
+    all of the dataset, or if the commands of its runs do not show it.
+    """
+
+    command: str
 
 
 def plan_comparison(
@@ -53,11 +74,8 @@ def plan_comparison(
     seed: int = 0,
     baseline: str | None = None,
     metrics: Sequence[str] = (),
-) -> tuple[str, list[Section], str]:
-    """Return a heading, for each pair of pilot runs and each metric the questions needed and their cost, and a command.
-
-    The command runs the methods on the questions of the plan, or of a larger pilot. It is "" if the pilot has as many,
-    or all of the dataset, or if the commands of its runs do not show it.
+) -> Plan:
+    """Return for each pair of pilot runs and each metric the questions needed and their cost.
 
     rows, baseline, metrics: as for `compare_answers`.
 
@@ -178,7 +196,7 @@ def plan_comparison(
     wanted = max(cautious or 0 for _, cautious in plans) if pilot_questions >= ENOUGH else ENOUGH
     wanted = wanted if available is None else min(wanted, available)
     command = _repeat_on(manifests, wanted) if wanted > pilot_questions else ""
-    return heading, [section], command if command.startswith("kgqa ") else ""
+    return Plan(heading, [section], command if command.startswith("kgqa ") else "")
 
 
 def _count_questions(run: AnsweredQuestions, most: int) -> int | None:

@@ -6,13 +6,14 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgqa.report.plots import NARROW, WIDTH, BarPlot, Plot, lay_out_bars, lay_out_points
-from kgqa.report.section import Section
+from kgqa.report.section import Section, markdown
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -46,6 +47,20 @@ def sections_page(
             notices=notices,
         )
     )
+
+
+@dataclass(frozen=True, repr=False)
+class Tables:
+    """A heading and its tables, for Python. They are displayed as Markdown, in a notebook as HTML."""
+
+    heading: str
+    sections: list[Section]
+
+    def __repr__(self) -> str:
+        return markdown(self.heading, self.sections)
+
+    def _repr_html_(self) -> str:
+        return notebook_html(self.heading, self.sections)
 
 
 def notebook_html(heading: str, sections: Sequence[Section]) -> str:

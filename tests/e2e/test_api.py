@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 import threading
@@ -15,11 +16,13 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import kgqa
+from kgqa.cli.main import main
 from kgqa.config.overrides import format_override
 from kgqa.runtime.display import QUIET
 from tests.unit.files import refusal
 
 QUICK: dict[str, Any] = {"dataset": "demo", "engine": "scripted", "limit": 3}
+NO_KEY = ("engine=openai", "model=gpt_4o_mini", "engine.api_key_env=NO_SUCH_KEY")
 MILL = [("Mill", "Ann built the mill in 1900."), ("Town", "The town has a river.")]
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -105,11 +108,104 @@ def test_unknown_baseline_or_metric(chosen: dict[str, Any], message: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["main", "sweeps/main", "outputs/sweeps/main"])
+def test_name_of_a_sweep_loads_its_runs(name: str) -> None:
+    runs = kgqa.sweep(name="main", method=["golden", "no_context"], display=QUIET, **QUICK)
+    assert kgqa.load(name) == runs
+
+
+def test_row_of_a_sweep_loads_its_repeats() -> None:
+    runs = kgqa.sweep("method=golden,no_context", "repeats=2", name="main", display=QUIET, **QUICK)
+    assert kgqa.load("main") == runs
+    assert kgqa.load("main/no_context") == runs[2:]
+
+
+def test_sweep_without_finished_runs_is_named() -> None:
+    kgqa.sweep("method=golden", *NO_KEY, name="main", dataset="demo", display=QUIET)
+    assert refusal(kgqa.load, "main").startswith("main: no cell of this sweep is finished.")
+
+
+def test_run_named_as_a_sweep_is_loaded() -> None:
+    kgqa.sweep(name="golden", method=["golden", "no_context"], display=QUIET, **QUICK)
+    assert kgqa.load("golden").folder == golden().folder
+
+
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Return what a command prints."""
+    capsys.readouterr()
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("filters", "words"),
+    [
+        ({}, []),
+        ({"method": "golden"}, ["method=golden"]),
+        ({"name": "main"}, ["main"]),
+        ({"name": "demo/no", "model": "scripted"}, ["demo/no", "model=scripted"]),
+        ({"dataset": "musique"}, ["dataset=musique"]),
+    ],
+    ids=["all", "method", "sweep", "start of a name", "none"],
+)
+def test_runs_are_those_of_the_command(
+    filters: dict[str, str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    kgqa.sweep(name="main", method=["golden", "no_context"], display=QUIET, **QUICK)
+    assert kgqa.runs(**filters) == json.loads(run_command(capsys, "runs", "--json", *words))
+
+
+def test_plan_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = kgqa.sweep(method=["golden", "no_context"], display=QUIET, **QUICK)
+    planned = kgqa.plan(*runs, difference=5, power=0.9, baseline=runs[1], metrics=["f1"])
+    names = [str(run.folder) for run in runs]
+    words = ["difference=5", "power=0.9", "baseline=B", "metrics=f1"]
+    assert planned.heading in run_command(capsys, "plan", *names, *words)
+    (section,) = planned.sections
+    assert [row[:2] for row in section.rows] == [("golden – no_context", "F1")]
+    assert "| golden – no_context | F1 |" in str(planned)
+    assert "<table" in planned._repr_html_()
+
+
+def test_explanation_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = kgqa.sweep(method=["golden", "no_context"], display=QUIET, **QUICK)
+    page = kgqa.explain(first, second, seed=3).write(first.folder)
+    text = page.read_text(encoding="utf-8")
+    run_command(capsys, "explain", str(first.folder), str(second.folder), "seed=3")
+    assert page.read_text(encoding="utf-8") == text
+    assert "baseline:" in text
+
+
+def test_evaluation_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    kgqa.sweep(name="main", method=["golden", "no_context"], display=QUIET, **QUICK)
+    evaluations = kgqa.evaluate("main", judge="containment", scoring="hotpotqa", display=QUIET)
+    runs: list[kgqa.Run] = kgqa.load("main")
+    files = [json.loads((run.folder / "evaluation.json").read_text()) for run in runs]
+    assert [evaluation.json() for evaluation in evaluations] == files
+    assert [run.predictions[0]["verdict"] for run in runs] == ["incorrect"] * 2
+    run_command(capsys, "evaluate", "main", "judge=containment", "scoring=hotpotqa")
+    again = [json.loads((run.folder / "evaluation.json").read_text()) for run in runs]
+    assert again == files
+
+
+def test_plan_names_cells_without_results(capsys: pytest.CaptureFixture[str]) -> None:
+    methods = ["golden", "no_context", "all_documents"]
+    kgqa.sweep(name="main", method=methods, display=QUIET, **QUICK)
+    file = Path("outputs/sweeps/main/cells/002.json")
+    state = json.loads(file.read_text())
+    file.write_text(json.dumps({**state, "status": "failed", "error": "no memory"}))
+    capsys.readouterr()
+    kgqa.plan("main")
+    lines = capsys.readouterr().err.splitlines()
+    missing = "cell 2 (method=all_documents) has no results and is omitted: failed (no memory)"
+    assert lines == [f"warning: {missing}"]
+
+
+@pytest.mark.parametrize("name", ["main", "sweeps/main", "outputs/sweeps/main"])
 def test_sweep_in_place_of_a_run_lists_its_runs(name: str) -> None:
     golden_run, _ = kgqa.sweep(name="main", method=["golden", "no_context"], display=QUIET, **QUICK)
     folder = golden_run.folder.relative_to("outputs")
     message = f"{name} is a sweep: name one of its runs: {folder} (method=golden), demo/no_context"
-    assert refusal(kgqa.load, name).startswith(message)
+    assert refusal(kgqa.explain, name).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -204,6 +300,33 @@ def test_a_question_is_answered_over_ones_own_passages() -> None:
             lambda: kgqa.compare(golden()),
             "1 finished run. Name two or more runs",
             id="one run to compare",
+        ),
+        pytest.param(
+            lambda: kgqa.plan("nowhere", power=2), "nowhere: no finished run", id="unknown pilot"
+        ),
+        pytest.param(
+            lambda: kgqa.plan(golden(), kgqa.run(method="no_context", **QUICK), power=2),
+            "power=2: must be above 0.05 and below 1",
+            id="power",
+        ),
+        pytest.param(
+            lambda: kgqa.explain(golden(), golden()), "the same run twice", id="own baseline"
+        ),
+        pytest.param(
+            lambda: kgqa.evaluate(golden(), judg="em"),
+            "judg=em: not a key of kgqa.evaluate. Did you mean judge?",
+            id="unknown key of an evaluation",
+        ),
+        pytest.param(lambda: kgqa.evaluate(), "name one or more runs", id="nothing to evaluate"),
+        pytest.param(
+            lambda: kgqa.evaluate(golden(), labels="a.csv"),
+            "labels=a.csv: works only with a judge",
+            id="labels without a judge",
+        ),
+        pytest.param(
+            lambda: kgqa.evaluate(golden(), checks=True),
+            "checks=True: works only with a judge",
+            id="checks without a judge",
         ),
         pytest.param(lambda: kgqa.ask(" ", MILL), "a question and a passage", id="empty question"),
         pytest.param(
