@@ -67,10 +67,11 @@ def runs(args: Namespace, terminal: Terminal) -> None:
     differing = _list_differing(entries)
     running = {Path(beat.folder).absolute(): beat for beat in read_heartbeats() if beat.is_running}
     rows = [
-        (run.when, run.name, differing.get(run), *_scores(run, running.get(run.folder.absolute())))
+        (run.name, *_scores(run, running.get(run.folder.absolute())), differing.get(run), run.when)
         for run in entries
     ]
-    header = ("written", "run", "differs in", "questions", "EM", "F1", "")
+    # a narrow terminal omits the last ones first
+    header = ("run", "questions", "EM", "F1", "", "differs in", "written")
     # an empty column would cost the others their space
     used = [
         number

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.e2e.conftest import QUICK, Kgqa, Ran, run_in, write_rules
@@ -30,6 +32,19 @@ def test_runs_differ_in_the_name_of_the_model(two_models: str, model: str) -> No
 @pytest.mark.parametrize("key", ["model.about", "model.hub", "model.sha256"])
 def test_facts_about_models_are_no_difference(two_models: str, key: str) -> None:
     assert key not in two_models
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_narrow_list_of_runs_has_the_scores(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    words = ("method=ircot", "limit=1", "method.demonstration_set=1,2", *QUICK)
+    assert kgqa("run", "-m", *words).code == 0
+    monkeypatch.setenv("COLUMNS", str(width))
+    listed = kgqa("runs").out
+    assert re.search(r"questions +EM +F1", listed), listed
+    assert listed.count("0.0") == 4
+    assert "not shown in" in listed
 
 
 def test_equal_settings_are_explained_among_others(kgqa: Kgqa) -> None:

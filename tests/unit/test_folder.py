@@ -274,7 +274,7 @@ def test_runs_are_filtered_and_newest_first(capsys: pytest.CaptureFixture[str]) 
         return capsys.readouterr().out.splitlines()
 
     everything = listed()
-    names = [line.split()[2] for line in everything[1:]]
+    names = [line.split()[0] for line in everything[1:]]
     assert names == ["musique/trace/large/c", "demo/golden/small/b", "demo/trace/small/a"]
     assert "not finished" in everything[1]
     assert (len(listed("method=trace", "dataset=demo")), len(listed("tr"))) == (2, 3)
