@@ -248,8 +248,8 @@ def test_own_metric_is_explained_by_hops(kgqa: Run, baseline: str) -> None:
     assert re.search(r"\nMine +2 ", out.partition("By hops")[2]), out
 
 
-BREVITY = """
-def brevity(question, answer):
+PARTLY = """
+def partly(question, answer):
     if question.id.endswith(("1", "3")):
         return None
     return 1 / (1 + len(answer) % 7)
@@ -257,18 +257,18 @@ def brevity(question, answer):
 
 
 def test_plan_counts_questions_without_a_score(kgqa: Run, tmp_path: Path) -> None:
-    kgqa("new metric brevity")
-    (tmp_path / "brevity.py").write_text(BREVITY, encoding="utf-8")
+    kgqa("new metric partly")
+    (tmp_path / "partly.py").write_text(PARTLY, encoding="utf-8")
     for method in ("golden", "all_documents"):
         kgqa(f"run method={method} dataset=demo engine=scripted output_dir={method}")
-    out = kgqa("plan golden all_documents metrics=brevity difference=5")
-    assert "Brevity: 28 of the pilot's 36 questions have it in both runs" in out
+    out = kgqa("plan golden all_documents metrics=partly difference=5")
+    assert "Partly: 28 of the pilot's 36 questions have it in both runs" in out
     lines = [re.split("  +", line) for line in out.splitlines()]
     header = next(line for line in lines if line[0] == "runs")
-    row = dict(zip(header, next(line for line in lines if line[1:2] == ["Brevity"]), strict=True))
+    row = dict(zip(header, next(line for line in lines if line[1:2] == ["Partly"]), strict=True))
     assert (row["pilot questions"], row["all 36 show"]) == ("28", row["pilot shows"])
     # the spread is known: all 36 questions show what 28 defined ones show
-    again = kgqa(f"plan golden all_documents metrics=brevity difference={row['pilot shows']}")
+    again = kgqa(f"plan golden all_documents metrics=partly difference={row['pilot shows']}")
     planned = next(line for line in again.splitlines() if line.startswith("golden – "))
     assert abs(int(re.split("  +", planned)[2]) - 36) <= 1
 
