@@ -83,8 +83,7 @@ class SweepRow:
 
     def shares(self, score: str | None) -> Sequence[Shares]:
         """Return the share of each question in each repeat, or nothing if a repeat lacks the score."""
-        shares = [each.read.of(score or "") for each in self.repeats]
-        return shares if all(shares) else ()
+        return collect_shares([each.read for each in self.repeats], score)
 
     def repeated(self, score: str | None) -> Repeated | None:
         return repeated_estimate(self.shares(score))
@@ -94,9 +93,8 @@ class SweepRow:
         if not self.is_repeated:
             has_score = column.score is None or bool(self.shares(column.score))
             return column.measure(self.first.metrics) if has_score else None
-        if column.score is not None:
-            return _measure_repeated(self.repeated(column.score))
-        return _average([column.measure(metrics) for metrics in self.metrics])
+        shares = self.shares(column.score) if column.score else ()
+        return measure_repeats(column, self.metrics, shares)
 
     def name(self, axes: Sequence[str]) -> str:
         values = self.first.cell.values
@@ -151,11 +149,26 @@ def _is_positive(value: object) -> bool:
         return False
 
 
-def _measure_repeated(repeated: Repeated | None) -> Measured | None:
+def measure_repeats(
+    column: Column, metrics: Sequence[Metrics], shares: Sequence[Shares]
+) -> Measured | None:
+    """Return the figure of a column over repeats: the mean score with the spread between runs, or the mean cost.
+
+    shares: of `collect_shares`, not needed for a cost.
+    """
+    if column.score is None:
+        return _average([column.measure(each) for each in metrics])
+    repeated = repeated_estimate(shares)
     estimate = repeated.estimate if repeated else None
     if estimate is None or estimate.mean is None:
         return None
     return Measured(estimate.mean, estimate.low, estimate.high)
+
+
+def collect_shares(read: Sequence[RunShares], score: str | None) -> Sequence[Shares]:
+    """Return the share of each question in each run, or nothing if a run lacks the score."""
+    shares = [each.of(score or "") for each in read]
+    return shares if all(shares) else ()
 
 
 def _average(figures: Sequence[Measured | None]) -> Measured | None:

@@ -11,7 +11,7 @@ import pytest
 from kgqa.artifacts.run import list_runs
 from kgqa.cli.main import main
 from tests.e2e.browser import CHROMIUM, Browser
-from tests.e2e.conftest import DEMO, QUICK, write_rules
+from tests.e2e.conftest import DEMO, QUICK, run_in, write_rules
 from tests.viewer.viewing import Viewing
 
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -50,6 +50,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             *QUICK,
         )
         assert main(["run", "-m", *words, "sweep.name=lengths"]) == 0
+    return base
+
+
+@pytest.fixture(scope="session")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with three repeats of two methods, of which only those of ircot differ."""
+    base = tmp_path_factory.mktemp("repeated")
+    towns = r"Write only the answer itself[\s\S]*architect of the Candle"
+    rules = write_rules([(towns, "Pellery")], base / "rules.jsonl")
+    words = ("method=golden,ircot", "limit=4", "repeats=3", "sweep.name=rep", *QUICK, rules)
+    assert run_in(base, "run", "-m", *words).code == 0
     return base
 
 

@@ -31,11 +31,12 @@ from kgqa.extras.viewer import table
 from kgqa.extras.viewer.answers import compare_scores
 from kgqa.extras.viewer.application import BACK
 from kgqa.extras.viewer.table import Row, find_row, group_cells, list_cells, read_rows
-from kgqa.report.columns import Measured
+from kgqa.report.columns import Measured, columns
 from kgqa.report.exports import write_report
 from kgqa.report.page import svg
 from kgqa.report.plots import Bar, BarPlot
 from kgqa.report.questions import RunQuestions
+from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.monitor import Heartbeat
 from kgqa.scoring.questions import BUILT_IN, Metric
 from kgqa.util import optional_deps as extras
@@ -178,6 +179,67 @@ def test_cells_have_the_same_names_in_all_plots() -> None:
     names = ["trace · passages 3", "trace · passages 5"]
     assert table.name_points(table.expand_sweeps(rows, listed)[:2]) == names
     assert table.name_points(table.expand_sweeps([sweep], listed)) == names
+
+
+def test_mean_has_the_figures_of_the_report(
+    repeated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repeated)
+    listed = {each.key: each for each in read_rows(repeated / "outputs")}
+    means = [listed[key] for key in listed["sweeps/rep"].means]
+    ((_, _, rows),) = SweepReport.read(Path("outputs/sweeps/rep")).groups
+    assert [mean.key for mean in means] == ["sweeps/rep/0", "sweeps/rep/3"]
+    assert [mean.figures for mean in means] == [
+        {column.label: figure for column in columns() if (figure := each.measure(column))}
+        for each in rows
+    ]
+
+
+def test_repeats_are_below_their_mean(repeated: Path) -> None:
+    named = table.name_rows(group_cells(read_rows(repeated / "outputs")))
+    golden = [(each.kind, each.title) for each in named if "golden" in each.title]
+    assert golden == [
+        ("mean", "golden"),
+        *(("run", f"golden · repeat {number}") for number in (1, 2, 3)),
+    ]
+    assert {each.mean for each in named} == {"", "sweeps/rep/0", "sweeps/rep/3"}
+
+
+def test_cells_with_other_questions_are_in_no_mean(repeated: Path, tmp_path: Path) -> None:
+    shutil.copytree(repeated / "outputs", tmp_path / "outputs")
+    sweep = tmp_path / "outputs/sweeps/rep"
+    state = CellState.read(sweep, 1)
+    assert state
+    state.asked = "other questions"
+    state.write(sweep, 1)
+    means = {each.key: each for each in read_rows(tmp_path / "outputs") if each.kind == "mean"}
+    assert [len(means[f"sweeps/rep/{number}"].runs) for number in (0, 3)] == [2, 3]
+
+
+@pytest.mark.parametrize("ticked", ["all", "sweep", "mean and repeats"])
+def test_plots_have_means_instead_of_repeats(repeated: Path, ticked: str) -> None:
+    listed = {each.key: each for each in read_rows(repeated / "outputs")}
+    mean = listed["sweeps/rep/3"]
+    rows, names = {
+        "all": (list(listed.values()), ["golden", "ircot"]),
+        "sweep": ([listed["sweeps/rep"]], ["golden", "ircot"]),
+        "mean and repeats": ([mean, *(listed[key] for key in mean.runs)], ["ircot"]),
+    }[ticked]
+    assert sorted(table.name_points(table.expand_sweeps(rows, listed))) == names
+
+
+def test_repeats_are_folded_until_a_click(chromium: Browser, repeated: Path) -> None:
+    viewing = Viewing.start(repeated)
+    chromium.resize(1400, 900)
+    chromium.visit(viewing.address)
+    shown = "[...document.querySelectorAll('.runs tbody tr')].filter((each) => each.offsetHeight).length"
+    counts = [chromium.value(shown)]
+    # the second mean, then the sweep twice: what was open is open again
+    for selector in (".mean:nth-of-type(6) .fold", ".sweep .fold", ".sweep .fold"):
+        chromium.value(f"document.querySelector('{selector}').click()")
+        counts.append(chromium.value(shown))
+    viewing.interrupt()
+    assert counts == [3, 6, 1, 6]
 
 
 def test_plot_names_what_separates_a_run_from_cells() -> None:

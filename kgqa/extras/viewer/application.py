@@ -111,7 +111,7 @@ class Viewer:
         return self._page(
             request, "runs.html.j2", rows=page_rows, grouped=is_grouped, hints=table.explain_rows(page_rows),
             first=first, count=len(rows), total=table.count_rows(rows), filter=text, remark=remark, sort=order,
-            columns=table.columns_of(page_rows), beats=read_heartbeats(self._root),
+            columns=table.columns_of(page_rows), beats=read_heartbeats(self._root), most=MAX_RUNS,
             warnings=table.warn_of_simulation(page_rows),
         )  # fmt: skip
 
@@ -239,7 +239,11 @@ class Viewer:
             count=pluralize(sum(y in row.figures for row in rows), "run"),
             sweep=named[0] if len(named) == 1 and named[0].kind == "sweep" else None,
             plots=table.draw_plots(rows, groups, x, y),
-            hints=[*explain_names(row.title for row in table.name_rows(rows)), *table.explain_groups(groups.values())],
+            hints=[
+                *table.explain_means(rows),
+                *explain_names(row.title for row in table.name_rows(rows)),
+                *table.explain_groups(groups.values()),
+            ],
             warnings=table.warn_of_simulation(rows),
         )  # fmt: skip
 

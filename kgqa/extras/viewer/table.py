@@ -16,8 +16,15 @@ from typing import Any
 
 from kgqa.artifacts.evaluation import EVALUATION
 from kgqa.artifacts.metrics import METRICS, Metrics
-from kgqa.artifacts.run import SCRIPTED, RunEntry, list_runs, list_sweeps, read_settings
-from kgqa.artifacts.sweep import REPEAT, Sweep, questions_asked
+from kgqa.artifacts.run import (
+    SCRIPTED,
+    FinishedRun,
+    RunEntry,
+    list_runs,
+    list_sweeps,
+    read_settings,
+)
+from kgqa.artifacts.sweep import REPEAT, Sweep, questions_asked, row_key
 from kgqa.errors import DataError, nearest
 from kgqa.report.changes import NamedRun, add_reasons
 from kgqa.report.columns import (
@@ -36,7 +43,8 @@ from kgqa.report.columns import (
 )
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.report.section import FILES
-from kgqa.report.shares import read_judge
+from kgqa.report.shares import read_judge, read_shares
+from kgqa.report.sweep_rows import collect_shares, measure_repeats
 from kgqa.report.warnings import find_doubts
 from kgqa.runtime.monitor import read_heartbeats
 from kgqa.scoring.questions import METRICS as SCORES
@@ -57,6 +65,9 @@ WITH_INTERVALS = ("EM", "F1", JUDGE_ACCURACY, CORRECTED_ACCURACY)
 # costs per question and counts, which a narrow page shows below the scores
 _SUFFIXES = (" / question", " questions")
 NO_MODEL = "no model"
+MEANS = (
+    "Repeats of a cell have one row with their mean. Its interval contains the spread between runs."
+)
 SELECTION = "selection"
 SELECTIONS = (
     "selection 2: another selection of as many questions, such as with another sample= or seed=. "
@@ -66,17 +77,19 @@ SELECTIONS = (
 
 @dataclass(frozen=True)
 class Row:
-    """A run or a sweep. `key`: its path below the folder.
+    """A run, a sweep, or the mean of repeats. `key`: its path below the folder. Of a mean: SWEEP/NUMBER of a cell.
 
-    axes: the keys that a sweep varies, also in its cells. runs: the keys of its finished cells. failed: of the others.
-    sweep: the sweep below which a run is shown. title: the name next to the other rows, see `name_rows`.
+    axes: the keys that a sweep varies, also in its cells. runs: the keys of its finished cells, or of the repeats.
+    failed: of the other cells. means: the keys of the means of a sweep. repeats: the folders of the repeats of a mean.
+    sweep: the sweep below which a run is shown. mean: the mean below which a repeat is shown.
+    title: the name next to the other rows, see `name_rows`.
     problems: why the other cells of a sweep have no run, or the warnings about the scores of a run.
     cost_note: which calls the costs of a run leave out, "" if none.
     """
 
     key: str
     folder: Path
-    kind: str  # "run" or "sweep"
+    kind: str  # "run", "sweep" or "mean"
     name: str
     status: str  # "running", "done", "changed" or "not finished"
     written: float
@@ -90,7 +103,10 @@ class Row:
     axes: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    means: tuple[str, ...] = ()
+    repeats: tuple[Path, ...] = ()
     sweep: str = ""
+    mean: str = ""
     title: str = ""
     problems: tuple[str, ...] = ()
     cost_note: str = ""
@@ -116,8 +132,8 @@ class Row:
     @property
     def note(self) -> str:
         """Return the name of a run's folder, or the keys that a sweep varies."""
-        if self.kind == "run" or not self.axes:
-            return self.name if self.kind == "run" else ""
+        if self.kind != "sweep" or not self.axes:
+            return "" if self.kind == "sweep" else self.name
         return f"by {' × '.join(axis.rpartition('.')[2] for axis in self.axes)}"
 
     @property
@@ -142,11 +158,20 @@ class Row:
 
 
 def read_rows(root: Path) -> list[Row]:
-    """Return the runs and sweeps below a folder, newest first. A damaged one has its error in `trouble`."""
-    rows = [
-        *(_read_run(entry, _read_time(entry.folder / EVALUATION)) for entry in list_runs(root)),
-        *(_read_sweep(entry, root) for entry in list_sweeps(root)),
-    ]
+    """Return the runs, sweeps and means of repeats below a folder, newest first.
+
+    A damaged one has its error in `trouble`.
+    """
+    runs = [_read_run(entry, _read_time(entry.folder / EVALUATION)) for entry in list_runs(root)]
+    rows, by_key = list(runs), {run.key: run for run in runs}
+    for entry in list_sweeps(root):
+        sweep, groups = _read_sweep(entry, root)
+        means = [
+            _read_mean(f"{sweep.key}/{number}", [by_key[key] for key in keys])
+            for number, keys in groups.items()
+            if len(keys) > 1 and all(key in by_key for key in keys)
+        ]
+        rows += [replace(sweep, means=tuple(mean.key for mean in means)), *means]
     working = {_locate(beat.folder, root) for beat in read_heartbeats(root) if beat.is_running}
     if working:
         rows = [
@@ -169,38 +194,49 @@ def find_row(root: Path, key: str) -> Row:
 
 
 def group_cells(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with the cells of each sweep below it. A cell of several sweeps is below each of them."""
-    runs = {row.key: row for row in rows if row.kind == "run"}
-    cells = {key for row in rows for key in (*row.runs, *row.failed)}
-    tops = [row for row in rows if row.key not in cells]
-    return [
-        row
-        for top in tops
-        for row in (top, *list_cells(top, runs), *_choose_cells(top, top.failed, runs))
-    ]
+    """Return the rows with the cells of each sweep below it, and repeats below their mean.
+
+    A cell of several sweeps is below each of them.
+    """
+    listed = {row.key: row for row in rows if row.kind != "sweep"}
+    cells = {key for row in rows for key in (*row.runs, *row.failed, *row.means)}
+    grouped = []
+    for top in (row for row in rows if row.key not in cells):
+        grouped.append(top)
+        for cell in list_cells(top, listed):
+            grouped += [cell, *(replace(run, mean=cell.key) for run in list_cells(cell, listed))]
+        grouped += _choose_cells(top, top.failed, listed)
+    return grouped
 
 
-def list_cells(sweep: Row, runs: Mapping[str, Row]) -> list[Row]:
-    """Return the finished cells of a sweep that are among these runs by key. A run has none."""
-    return _choose_cells(sweep, sweep.runs, runs)
+def list_cells(row: Row, listed: Mapping[str, Row]) -> list[Row]:
+    """Return the finished cells of a sweep, with a mean instead of its repeats, or the repeats of a mean.
+
+    Those that are not among the listed rows by key are omitted. A run has none.
+    """
+    means = {key: mean for mean in row.means if mean in listed for key in listed[mean].runs}
+    keys = dict.fromkeys(means.get(key, key) for key in row.runs)
+    return _choose_cells(row, keys, listed)
 
 
 def expand_sweeps(rows: Sequence[Row], listed: Mapping[str, Row]) -> list[Row]:
     """Return the runs, and the finished cells of the sweeps instead of the sweeps, each once.
 
-    A cell is named after what its sweep varies, see `name_rows`. Next to another run of the same method and dataset,
-    both are named after what differs between them.
+    A mean is listed instead of its repeats. A cell is named after what its sweep varies, see `name_rows`. Next to
+    another run of the same method and dataset, both are named after what differs between them.
     """
     cells = {
         cell.key: cell
         for row in reversed(rows)
-        for cell in _choose_cells(row, (*row.runs, *row.failed), listed)
+        for cell in _choose_cells(row, (*row.means, *row.runs, *row.failed), listed)
     }
     runs = {
         each.key: cells.get(each.key, each)
         for row in rows
-        for each in ([row] if row.kind == "run" else list_cells(row, listed))
+        for each in (list_cells(row, listed) if row.kind == "sweep" else [row])
     }
+    for key in {key for run in runs.values() for key in run.runs}:
+        runs.pop(key, None)
     sweeps: dict[tuple[str, str], set[str]] = {}
     for run in runs.values():
         sweeps.setdefault((run.method, run.dataset), set()).add(run.sweep)
@@ -211,8 +247,9 @@ def expand_sweeps(rows: Sequence[Row], listed: Mapping[str, Row]) -> list[Row]:
 
 
 def _choose_cells(sweep: Row, keys: Iterable[str], runs: Mapping[str, Row]) -> list[Row]:
-    """Return the runs with these keys as cells of a sweep."""
-    return [replace(runs[key], sweep=sweep.key, axes=sweep.axes) for key in keys if key in runs]
+    """Return the runs with these keys as cells of a sweep, or of the sweep of a mean."""
+    place = sweep.key if sweep.kind == "sweep" else sweep.sweep
+    return [replace(runs[key], sweep=place, axes=sweep.axes) for key in keys if key in runs]
 
 
 # an entry has the time at which metrics.json was written, and the other number is that of a later evaluation
@@ -243,12 +280,54 @@ def _read_run(entry: RunEntry, _: float) -> Row:
     )
 
 
-def _read_sweep(entry: RunEntry, root: Path) -> Row:
+def _read_mean(key: str, runs: Sequence[Row]) -> Row:
+    """Return the mean of repeats as a row, whose key names a cell of its sweep."""
+    first = runs[0]
+    settings = {
+        name: value
+        for name, value in first.settings.items()
+        if all(run.settings.get(name) == value for run in runs)
+    }
+    mean = replace(
+        first,
+        key=key,
+        kind="mean",
+        name=f"mean of {len(runs)} repeats",
+        written=max(run.written for run in runs),
+        # without the examples that vary with the repeat
+        settings={**settings, REPEAT: "mean"},
+        runs=tuple(run.key for run in runs),
+        repeats=tuple(run.folder for run in runs),
+        problems=tuple(dict.fromkeys(problem for run in runs for problem in run.problems)),
+        trouble=next(filter(None, (run.trouble for run in runs)), ""),
+    )
+    try:
+        times = [(run.written, _read_time(run.folder / EVALUATION)) for run in runs]
+        return replace(mean, figures=_measure_mean(mean.repeats, tuple(times)))
+    except DataError as error:
+        return replace(mean, trouble=str(error))
+
+
+@lru_cache(maxsize=1_000)
+def _measure_mean(folders: Sequence[Path], _: Sequence[object]) -> Mapping[str, Measured]:
+    """Return the figures of repeats as in the report of their sweep. It scores the answers, which takes time."""
+    runs = [FinishedRun.read(folder) for folder in folders]
+    read = [read_shares(run) for run in runs]
+    metrics = [run.metrics.replace(judge=each.judge) for run, each in zip(runs, read, strict=True)]
+    return {
+        column.label: figure
+        for column in columns()
+        if (figure := measure_repeats(column, metrics, collect_shares(read, column.score)))
+    }
+
+
+def _read_sweep(entry: RunEntry, root: Path) -> tuple[Row, dict[int, list[str]]]:
+    """Return a sweep, and the keys of the repeats of each row by the number of its first cell."""
     row = Row(entry.name, entry.folder, "sweep", entry.parts[-1], "not finished", entry.written)
     try:
         sweep = Sweep.read(entry.folder)
     except DataError as error:
-        return replace(row, trouble=str(error))
+        return replace(row, trouble=str(error)), {}
     finished = [cell for cell in sweep.cells if cell.status == "done" and cell.run]
     folders = [_locate(str(cell.run), root) for cell in finished]
     # another command changed the questions of their runs
@@ -260,6 +339,18 @@ def _read_sweep(entry: RunEntry, root: Path) -> Row:
     status = "done" if entry.ended and len(folders) == len(sweep.cells) else "not finished"
     cells = f"{len(folders)} of {len(sweep.cells)} cells"
     failed = [cell for cell in sweep.cells if cell.status == "failed"]
+    repeats = group_texts(
+        (cell.number, row_key(cell, sweep.axes)) for cell in finished if cell not in others
+    )
+    keys = {
+        cell.number: key
+        for cell, folder in zip(finished, folders, strict=True)
+        for key in _list_keys([folder], root)
+    }
+    groups = {
+        numbers[0]: [keys[number] for number in numbers if number in keys]
+        for numbers in repeats.values()
+    }
     return replace(
         row,
         status="changed" if others else status,
@@ -268,7 +359,7 @@ def _read_sweep(entry: RunEntry, root: Path) -> Row:
         problems=tuple(cell.end for cell in failed),
         runs=_list_keys(folders, root),
         failed=_list_keys([_locate(str(cell.run), root) for cell in failed if cell.run], root),
-    )
+    ), groups
 
 
 def _list_keys(folders: Iterable[Path], root: Path) -> tuple[str, ...]:
@@ -373,6 +464,8 @@ def _title(row: Row, keys: Sequence[str], has_more: bool) -> str:
     if row.kind == "sweep":
         return f"sweep {row.name}"
     values = {key: row.settings[key] for key in keys if key in row.settings}
+    if row.kind == "mean":
+        values.pop(REPEAT, None)
     return name_by_settings({"method": row.method, **values}) + f"{SEPARATOR}…" * has_more
 
 
@@ -444,15 +537,21 @@ def warn_of_simulation(rows: Sequence[Row]) -> list[str]:
 
 
 def count_rows(rows: Iterable[Row]) -> str:
-    """Return the numbers of runs and sweeps. A run that is below several sweeps counts once."""
+    """Return the numbers of runs, means and sweeps. A run that is below several sweeps counts once."""
     counts = Counter(kind for kind, _ in {(row.kind, row.key) for row in rows})
-    return ", ".join(pluralize(count, kind) for kind, count in sorted(counts.items()))
+    kinds = ("run", "mean", "sweep")
+    return ", ".join(pluralize(counts[kind], kind) for kind in kinds if counts[kind])
 
 
 def explain_rows(rows: Sequence[Row]) -> list[str]:
     """Return the meaning of words in titles, then what the costs in the table leave out, after the titles."""
     costs = join_names((row.title, row.cost_note) for row in rows if row.cost_note)
-    return [*explain_names(row.title for row in rows), *costs]
+    return [*explain_means(rows), *explain_names(row.title for row in rows), *costs]
+
+
+def explain_means(rows: Iterable[Row]) -> list[str]:
+    """Return the meaning of the means of repeats, if there are any."""
+    return [MEANS] if any(row.kind == "mean" for row in rows) else []
 
 
 def name_groups(rows: Sequence[Row]) -> dict[str, str]:

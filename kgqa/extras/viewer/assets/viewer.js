@@ -11,22 +11,33 @@ async function poll(node) {
 
 for (const node of document.querySelectorAll("[data-poll]")) setInterval(() => void poll(node), PERIOD);
 
-function fold(row, isOpen) {
-  row.querySelector(".fold").setAttribute("aria-expanded", isOpen);
-  for (let next = row.nextElementSibling; next?.classList.contains("of-sweep"); next = next.nextElementSibling) next.hidden = !isOpen;
+/** Returns whether the rows below a sweep or a mean are shown. Repeats are folded until a click. */
+function isOpen(row) {
+  const stored = localStorage.getItem(`folded ${row.dataset.key}`);
+  return row.classList.contains("mean") ? stored === "no" : stored !== "yes";
+}
+
+function foldRows() {
+  let [sweep, mean] = [true, true];
+  for (const row of document.querySelectorAll(".runs tbody tr")) {
+    const isCell = row.classList.contains("of-sweep");
+    const isRepeat = row.classList.contains("of-mean");
+    row.hidden = (isCell && !sweep) || (isRepeat && !mean);
+    const button = row.querySelector(".fold");
+    if (!isRepeat) mean = button === null || isOpen(row);
+    if (!isCell) sweep = mean;
+    button?.setAttribute("aria-expanded", isOpen(row));
+  }
 }
 
 for (const button of document.querySelectorAll(".fold")) {
   const row = button.closest("tr");
-  const folded = `folded ${row.dataset.key}`; // a folded sweep stays folded
-  fold(row, localStorage.getItem(folded) === null);
   button.addEventListener("click", () => {
-    const isOpen = button.getAttribute("aria-expanded") !== "true";
-    fold(row, isOpen);
-    if (isOpen) localStorage.removeItem(folded);
-    else localStorage.setItem(folded, "yes");
+    localStorage.setItem(`folded ${row.dataset.key}`, isOpen(row) ? "yes" : "no"); // stays so in later visits
+    foldRows();
   });
 }
+foldRows();
 
 for (const plot of document.querySelectorAll("svg.plot:not(.narrow)")) {
   const link = document.createElement("a"); // saves the figure for a paper
