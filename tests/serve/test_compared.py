@@ -41,7 +41,7 @@ def test_agent_is_tested_against_trace(agent: kgqa.Run) -> None:
 
 
 def test_page_of_a_question_has_chain_and_costs(agent: kgqa.Run) -> None:
-    answers = read_answers(page_row(agent))
+    answers = read_answers(page_row(agent).folder)
     question = answers.question(str(agent.predictions[0]["question_id"]))
     page = "".join(question_page(question, []))
     # two searches and a reply between them

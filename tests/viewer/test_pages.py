@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
+import kgqa as api
 from kgqa.artifacts.evaluation import EVALUATION
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.run import FinishedRun
@@ -28,7 +29,7 @@ from kgqa.artifacts.verdicts import VERDICTS
 from kgqa.cli.main import main
 from kgqa.errors import DataError
 from kgqa.extras.viewer import table
-from kgqa.extras.viewer.answers import compare_scores
+from kgqa.extras.viewer.answers import compare_scores, side_by_side
 from kgqa.extras.viewer.application import BACK
 from kgqa.extras.viewer.table import Row, find_row, group_cells, list_cells, read_rows
 from kgqa.report.columns import Measured, columns
@@ -153,6 +154,12 @@ def shared() -> list[Row]:
     sweeps = [replace(row(name, kind="sweep"), runs=("shared",)) for name in ("new", "old")]
     runs = [replace(row("shared", 1.0), is_simulated=True), row("alone", 2.0)]
     return table.group_cells([*sweeps, *runs])
+
+
+def test_warning_counts_the_repeats_of_a_mean(repeated: Path) -> None:
+    rows = read_rows(repeated / "outputs")
+    mixed = [*rows, row("alone", 2.0)]
+    assert "in 6 of 7 runs." in table.warn_of_simulation(mixed)[0]
 
 
 def test_warning_counts_a_shared_run_once(shared: list[Row]) -> None:
@@ -495,6 +502,50 @@ def test_sweep_is_its_cells_side_by_side(viewing: Viewing, folder: Path, and_a_c
         f"{letter} no_context · max answer tokens {count}"
         for letter, count in zip("ABC", (3, 1, 2), strict=True)
     ]
+
+
+@pytest.mark.parametrize(
+    "keys", [["sweeps/rep"], ["sweeps/rep/0", "sweeps/rep/3"]], ids=["sweep", "means"]
+)
+def test_means_are_compared_over_all_repeats(
+    repeated: Path, monkeypatch: pytest.MonkeyPatch, keys: list[str]
+) -> None:
+    monkeypatch.chdir(repeated)
+    listed = {each.key: each for each in read_rows(repeated / "outputs")}
+    runs = table.expand_sweeps([listed[key] for key in keys], listed)
+    differences, _ = compare_scores(runs)
+    assert differences == api.compare("rep").differences
+
+
+@pytest.fixture(scope="module")
+def compared(repeated: Path) -> str:
+    viewing = Viewing.start(repeated)
+    page = viewing.get("/compare?run=sweeps/rep")
+    viewing.interrupt()
+    return page
+
+
+def test_repeats_have_one_column_side_by_side(compared: str) -> None:
+    assert re.findall(r'<th scope="col">([A-Z] [^<]*)</th>', compared) == ["A golden", "B ircot"]
+    assert "with the spread between repeats in intervals" in compared
+
+
+def test_means_warn_of_scripted_replies(compared: str) -> None:
+    assert "Scripted replies: no model was called. The scores are meaningless." in compared
+
+
+def test_answers_of_repeats_are_counted(compared: str) -> None:
+    (row,) = re.findall(
+        r'<tr><th scope="row">[^<]*architect of the Candle.*?</tr>', compared, re.DOTALL
+    )
+    counts = [re.findall(r"<small>(\d of 3)</small>", cell) for cell in row.split("<td")[2:]]
+    assert counts == [["3 of 3"], ["1 of 3"] * 3]
+
+
+def test_flipped_questions_are_those_of_all_repeats(repeated: Path) -> None:
+    listed = {each.key: each for each in read_rows(repeated / "outputs")}
+    sides = side_by_side(table.expand_sweeps([listed["sweeps/rep"]], listed), "flipped", "")
+    assert [side[0][0].row["answer"] for side in sides] == ["Pellery"]
 
 
 def test_sweep_without_finished_cells_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 from string import ascii_uppercase
 
 from kgqa.artifacts.metrics import Metrics
@@ -14,20 +16,32 @@ from kgqa.artifacts.trace import TRACE
 from kgqa.artifacts.verdicts import VERDICTS
 from kgqa.experiment.compare import collect_shares, find_bounds, name_runs, open_rows
 from kgqa.extras.viewer.table import Row
-from kgqa.report.columns import MIXED_JUDGES, group_judges, list_judges
+from kgqa.report.columns import MIXED_JUDGES, group_judges, group_texts, list_judges
 from kgqa.report.questions import QuestionRow, RunQuestions, is_right
 from kgqa.report.shares import read_judge
 from kgqa.scoring.comparison import Difference
 from kgqa.scoring.repeats import compare_rows
 
-MAX_RUNS = 8  # in memory
+MAX_RUNS = 32  # in memory
+MAX_COMPARISONS = 8
 FILTERS = ("all questions", "flipped")
-# one per run. None: the run does not have the question
-Side = list[QuestionRow | None]
 
 
-def read_answers(row: Row) -> RunQuestions:
-    return _read(row.folder, _read_times(row.folder))
+@dataclass(frozen=True)
+class Shown:
+    """The answer of a run to a question, or of some repeats. key: the first of these runs. count: their number."""
+
+    row: QuestionRow
+    key: str
+    count: int = 1
+
+
+# the different answers of each run, or of its repeats. Empty: it does not have the question
+Side = list[list[Shown]]
+
+
+def read_answers(folder: Path) -> RunQuestions:
+    return _read(folder, _read_times(folder))
 
 
 def _read_times(folder: Path) -> tuple[int, ...]:
@@ -42,30 +56,38 @@ def _read(folder: Path, _: Sequence[int]) -> RunQuestions:
 
 
 def side_by_side(runs: Sequence[Row], which: str, text: str) -> list[Side]:
-    """Return the questions of the first run that contain all words, with the answer of each run.
+    """Return the questions of the first run that contain all words, with the answers of each run.
 
-    which: "flipped" are the questions that some runs have right and others do not.
+    which: "flipped" are the questions that some runs have right more often than others.
     """
-    answers = [read_answers(run).rows for run in runs]
     words, sides = text.lower().split(), []
-    for id_, first in answers[0].items():
-        side = [rows.get(id_) for rows in answers]
-        outcomes = {is_right(row) for row in side if row}
-        texts = [
-            id_,
-            first["question"],
-            *first["gold"],
-            *(row["answer"] or "" for row in side if row),
+    repeats = [
+        {key: read_answers(folder).rows for key, folder in run.folders.items()} for run in runs
+    ]
+    for id_, first in next(iter(repeats[0].values())).items():
+        answered = [
+            {key: rows[id_] for key, rows in each.items() if id_ in rows} for each in repeats
         ]
-        searched = "\n".join(texts).lower()
-        if (which != "flipped" or len(outcomes) > 1) and all(word in searched for word in words):
-            sides.append(side)
+        shares = {fmean(map(is_right, each.values())) for each in answered if each}
+        answers = (row["answer"] or "" for each in answered for row in each.values())
+        searched = "\n".join([id_, first["question"], *first["gold"], *answers]).lower()
+        if (which != "flipped" or len(shares) > 1) and all(word in searched for word in words):
+            sides.append([_join_answers(each) for each in answered])
     return sides
+
+
+def _join_answers(rows: Mapping[str, QuestionRow]) -> list[Shown]:
+    """Return the different answers of the repeats of a run by key."""
+    groups = group_texts((key, (row["answer"], row["error"])) for key, row in rows.items())
+    return [Shown(rows[keys[0]], keys[0], len(keys)) for keys in groups.values()]
 
 
 def warn_of_questions(runs: Sequence[Row]) -> list[str]:
     """Return a warning if the runs have different questions: their scores cannot be compared."""
-    ids = [set(read_answers(run).rows) for run in runs]
+    ids = [
+        set.intersection(*(set(read_answers(folder).rows) for folder in run.folders.values()))
+        for run in runs
+    ]
     if all(each == ids[0] for each in ids):
         return []
     counts = ", ".join(
@@ -80,8 +102,9 @@ def warn_of_questions(runs: Sequence[Row]) -> list[str]:
 def warn_of_judges(runs: Sequence[Row]) -> list[str]:
     """Return a warning if the runs have different judges: their judge accuracies cannot be compared."""
     judges = group_judges(
-        (letter, read_judge(run.folder, Metrics.read(run.folder)))
+        (letter, read_judge(folder, Metrics.read(folder)))
         for letter, run in zip(ascii_uppercase, runs, strict=False)
+        for folder in run.folders.values()
     )
     return [f"{MIXED_JUDGES}: {list_judges(judges)}."] if len(judges) > 1 else []
 
@@ -89,13 +112,15 @@ def warn_of_judges(runs: Sequence[Row]) -> list[str]:
 def compare_scores(runs: Sequence[Row]) -> tuple[list[Difference], list[str]]:
     """Return the paired tests of `kgqa compare` over the questions that all runs have, and notes.
 
-    Runs are named by letters. Raises as `open_rows` and `name_runs`: some runs cannot be compared.
+    Runs are named by letters. The tests of a mean use all its repeats.
+
+    Raises as `open_rows` and `name_runs`: some runs cannot be compared.
     """
-    folders = [(run.folder,) for run in runs]
+    folders = [tuple(run.folders.values()) for run in runs]
     return _compare(tuple(folders), tuple(_read_times(each) for row in folders for each in row))
 
 
-@lru_cache(MAX_RUNS)
+@lru_cache(MAX_COMPARISONS)
 def _compare(
     rows: Sequence[Sequence[Path]], _: Sequence[object]
 ) -> tuple[list[Difference], list[str]]:

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from kgqa.artifacts.run import FinishedRun
 from kgqa.errors import ConfigError, DataError, UsageError
-from kgqa.experiment.compare import label_runs
+from kgqa.experiment.compare import REPEATS_TEXT, label_runs
 from kgqa.extras.viewer import table
 from kgqa.extras.viewer.answers import (
     FILTERS,
@@ -178,7 +178,7 @@ class Viewer:
     def question(self, request: Request) -> Response:
         """Show one question of a run with all its calls, in the list of the run or of runs side by side."""
         query, row = request.query_params, find_row(self._root, request.path_params["key"])
-        answers = read_answers(row)
+        answers = read_answers(row.folder)
         question = answers.question(query.get("id", ""))
         links, pages, rows = (
             [],
@@ -188,7 +188,8 @@ class Viewer:
         if beside := query.getlist("beside"):
             runs = [find_row(self._root, key) for key in beside]
             sides = side_by_side(runs, query.get("which", ""), query.get("words", ""))
-            listed = {side[0]["question_id"] for side in sides if side[0]}
+            # the first run has them all
+            listed = {side[0][0].row["question_id"] for side in sides}
             if question.row["question_id"] in listed:
                 rows = [each for each in rows if each["question_id"] in listed]
             around = _link_beside(beside, query, "beside", "words")
@@ -299,7 +300,9 @@ def _list_tests(runs: Sequence[Row]) -> Section:
         {letter: row.title for letter, row in zip(ascii_uppercase, runs, strict=False)}
     )
     section = comparison_section(differences, DIFFERENCE, names)
-    return replace(section, text=(TESTS, *(f"{note}." for note in notes), *section.text[1:]))
+    repeats = [REPEATS_TEXT] if any(row.kind == "mean" for row in runs) else []
+    texts = (TESTS, *(f"{note}." for note in notes), *section.text[1:], *repeats)
+    return replace(section, text=texts)
 
 
 def _link_beside(runs: Sequence[str], query: Mapping[str, str], run: str, words: str) -> str:

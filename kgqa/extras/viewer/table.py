@@ -130,6 +130,13 @@ class Row:
         return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
     @property
+    def folders(self) -> Mapping[str, Path]:
+        """Return the folder of a run, or those of the repeats of a mean, by key."""
+        if self.kind == "mean":
+            return dict(zip(self.runs, self.repeats, strict=True))
+        return {self.key: self.folder}
+
+    @property
     def note(self) -> str:
         """Return the name of a run's folder, or the keys that a sweep varies."""
         if self.kind != "sweep" or not self.axes:
@@ -528,8 +535,8 @@ def explain_no_match(rows: Sequence[Row], text: str) -> str:
 def warn_of_simulation(rows: Sequence[Row]) -> list[str]:
     """Return a warning if no model was called in some of the runs."""
     # a cell of several sweeps is one run
-    runs = {row.key: row for row in rows if row.kind == "run" and row.figures}
-    count = sum(row.is_simulated for row in runs.values())
+    runs = {key: row.is_simulated for row in rows if row.figures for key in row.folders}
+    count = sum(runs.values())
     if not count:
         return []
     some = "" if count == len(runs) else f" in {count:,} of {len(runs):,} runs"
