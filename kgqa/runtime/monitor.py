@@ -183,6 +183,8 @@ class RunMonitor(Display):
     def __init__(self, display: Display, beat: Heartbeat) -> None:
         self._display, self._beat = display, beat
         self._stages = [Stage("", None)]  # the last one runs now
+        # of its stages, and of those of the work inside it, such as the cells of a sweep
+        self._ledgers: list[Ledger] = []
         # the passages of an index are read again, and triples are in the call cache only
         self._saves = beat.what not in (INDEX_BUILD, KG_BUILD)
 
@@ -191,6 +193,9 @@ class RunMonitor(Display):
         self._display.line(text, alarm=alarm)
 
     def watching(self, stage: Stage) -> AbstractContextManager[None]:
+        # stages can share one
+        if all(each is not stage.ledger for each in self._ledgers):
+            self._ledgers.append(stage.ledger)
         return self._display.watching(stage)
 
     @contextmanager
@@ -253,7 +258,7 @@ class RunMonitor(Display):
 
     def _current(self) -> Heartbeat:
         """Return the progress of the current stage, and the sums of calls and costs of all stages."""
-        progress, ledgers = self._stages[-1], [each.ledger for each in self._stages]
+        progress, ledgers = self._stages[-1], list(self._ledgers)
         costs = sum((ledger.spent() for ledger in ledgers), Spent())
         left = progress.seconds_left()
         return self._beat.replace(

@@ -147,6 +147,28 @@ def test_killed_process_is_not_running(tmp_path: Path, monkeypatch: pytest.Monke
         assert killed.describe().startswith(f"stopped: no heartbeat from process {ended.pid} on ")
 
 
+def test_sweep_counts_the_calls_of_its_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(monitor, "BEAT", 0.01)
+    with (
+        monitor_work(QUIET, "sweep", tmp_path / "sweep") as sweep,
+        sweep.stage("cells", 2, None),
+    ):
+        for name in ("first", "second"):
+            with (
+                monitor_work(sweep, "run", tmp_path / name) as run,
+                run.stage("questions", 3, Ledger()) as stage,
+            ):
+                stage.ledger.paid["reader"] = Tally(2, Usage(90, 0, 10))
+        deadline = time.monotonic() + 30
+        while read_heartbeats()[0].calls < 4 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        (beat,) = read_heartbeats()
+    assert (beat.what, beat.calls, beat.tokens) == ("sweep", 4, 200)
+
+
 class LongStage(Stage):
     def parts(self) -> list[str]:
         return ["37/60", "12 min left", "0.3 calls/s", "x" * 80]
