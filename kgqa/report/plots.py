@@ -59,7 +59,8 @@ class Series:
 class Plot:
     """A plot. `places`: the names of x = 0, 1, … if x is not a quantity.
 
-    A cost has a logarithmic axis if its values differ by more than a factor of ten.
+    A cost has a logarithmic axis if its values differ by more than a factor of ten. choice: a page shows only the plots
+    of one choice.
     """
 
     title: str
@@ -68,6 +69,7 @@ class Plot:
     series: Sequence[Series]
     places: Sequence[str] = ()
     x_is_cost: bool = False
+    choice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,11 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class BarPlot:
-    """A horizontal bar per value, the largest first."""
+    """A horizontal bar per value, the largest first. choice: see `Plot`."""
 
     title: str
     bars: Sequence[Bar]
+    choice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

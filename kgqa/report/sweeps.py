@@ -435,11 +435,7 @@ def _pass_at(row: SweepRow, score: str) -> list[str]:
 
 def choose_axes(group: Sequence[SweepRow]) -> tuple[Column, Column] | None:
     """Return a score and a cost that all rows have: the first score that differs, and dollars or tokens."""
-    plain = [
-        column
-        for column in columns()
-        if column.score and not column.lower_is_better and all(row.measure(column) for row in group)
-    ]
+    plain = _list_scores(group)
     if not plain or len(group) < 2:
         return None
     score = next(
@@ -450,12 +446,22 @@ def choose_axes(group: Sequence[SweepRow]) -> tuple[Column, Column] | None:
     return score, cost
 
 
+def _list_scores(group: Sequence[SweepRow]) -> list[Column]:
+    """Return the scores that all rows have and of which a higher one is better."""
+    return [
+        column
+        for column in columns()
+        if column.score and not column.lower_is_better and all(row.measure(column) for row in group)
+    ]
+
+
 def _frontier(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
     """Return the rows that no other row beats in both score and cost, without upper bounds."""
-    points, header = _points(group), ("settings", "score", "cost")
-    if not points:
-        return Section("", header, ())
-    score, cost = choose_axes(group) or (columns()[0], columns()[0])
+    compared = choose_axes(group)
+    points = _points(group, *compared) if compared else {}
+    if not compared or not points:
+        return Section("", (), ())
+    score, cost = compared
     header = ("settings", score.label, cost.label)
     rows = [
         (group[n].name(axes), str(group[n].measure(score)), str(group[n].measure(cost)))
@@ -466,12 +472,10 @@ def _frontier(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Sec
     return Section(f"Cost–accuracy frontier: {title}", header, rows, notes)
 
 
-def _points(group: Sequence[SweepRow]) -> dict[int, tuple[float, float]]:
-    """Return the cost and the score of each ranked row, if all rows have both."""
-    compared = choose_axes(group)
-    if compared is None:
-        return {}
-    score, cost = compared
+def _points(
+    group: Sequence[SweepRow], score: Column, cost: Column
+) -> dict[int, tuple[float, float]]:
+    """Return the cost and the score of each ranked row."""
     points, bounds = {}, _find_bounds(group)
     for n, row in enumerate(group):
         reached, paid = row.measure(score), row.measure(cost)
@@ -481,11 +485,22 @@ def _points(group: Sequence[SweepRow]) -> dict[int, tuple[float, float]]:
 
 
 def _plots(group: Sequence[SweepRow], axes: Sequence[str]) -> list[Plot | BarPlot]:
-    """Return the score as bars, and against the cost with the frontier as a line."""
+    """Return each score as bars, and against the cost with the frontier as a line.
+
+    The score of the frontier is first. A page shows one score at a time.
+    """
     compared = choose_axes(group)
     if compared is None:
         return []
-    score, cost = compared
+    first, cost = compared
+    # those with a short name are tested
+    others = [each for each in _list_scores(group) if each.brief and each.score != first.score]
+    return [plot for score in (first, *others) for plot in _plot(group, axes, score, cost)]
+
+
+def _plot(
+    group: Sequence[SweepRow], axes: Sequence[str], score: Column, cost: Column
+) -> tuple[BarPlot, Plot]:
     bars, points = list[Bar](), list[Point]()
     for row in group:
         reached, paid = row.measure(score), row.measure(cost)
@@ -493,13 +508,16 @@ def _plots(group: Sequence[SweepRow], axes: Sequence[str]) -> list[Plot | BarPlo
         assert paid
         bars.append(Bar(row.name(axes), reached.value, reached.low, reached.high))
         points.append(Point(paid.value, reached.value, reached.low, reached.high, row.name(axes)))
-    ranked = _points(group)
+    ranked = _points(group, score, cost)
     best = [Point(*ranked[n]) for n in find_frontier(ranked)]
     series = [Series("runs" if len(best) > 1 else "", points, 0, line=False)]
     if len(best) > 1:
         series.append(Series("frontier", best, 1, hollow=True))
-    against = Plot(f"{score.label} against cost", cost.label, score.label, series, x_is_cost=True)
-    return [BarPlot(f"{score.label} with 95 % intervals", bars), against]
+    label = score.label
+    return (
+        BarPlot(f"{label} with 95 % intervals", bars, label),
+        Plot(f"{label} against cost", cost.label, label, series, x_is_cost=True, choice=label),
+    )
 
 
 def _read_run(sweep: Path, cell: Cell) -> None:

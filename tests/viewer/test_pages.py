@@ -637,6 +637,21 @@ def test_report_of_a_sweep_links_to_its_runs(
     browser.wait(f"location.href === '{viewing.base}sweep/{sweep.key}'")
 
 
+def test_report_of_a_sweep_has_a_choice_of_scores(browser: Browser, viewing: Viewing) -> None:
+    browser.visit(
+        f"{viewing.base}sweep/sweeps/lengths", ready="document.querySelector('.choice') !== null"
+    )
+    figures = "[...document.querySelectorAll('figure')].filter((each) => each.offsetHeight)"
+    titles = f"{figures}.map((each) => each.querySelector('figcaption').textContent)"
+    shown = [browser.value(titles)]
+    choice = "document.querySelector('.choice select')"
+    names = browser.value(f"[...{choice}.options].map((each) => each.value)")
+    browser.value(f"{choice}.value = '{names[1]}', {choice}.dispatchEvent(new Event('input'))")
+    shown.append(browser.value(titles))
+    assert sorted(names) == ["EM", "F1"]
+    assert shown == [[f"{name} with 95 % intervals", f"{name} against cost"] for name in names]
+
+
 def test_report_has_no_link_out_of_the_folder(viewing: Viewing, folder: Path) -> None:
     file = folder / "outputs/sweeps/lengths/report.html"
     text = file.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-// Tables are sorted by a click on the head of a column. Commands have a button that copies them.
+// Tables are sorted by a click on the head of a column. Plots have a choice of scores. Commands have a button that copies them.
 "use strict";
 
 /** Returns an element with attributes and children. Strings become text nodes. Null and false are skipped. */
@@ -48,6 +48,21 @@ function copying(name, text, title = name) {
   return button;
 }
 
+/** Shows the plots of one score, below a choice of the others. */
+function offerChoice(plots) {
+  const figures = [...plots.querySelectorAll("[data-choice]")];
+  const names = [...new Set(figures.map((figure) => figure.dataset.choice))];
+  if (names.length < 2) return;
+  const select = element("select", null, names.map((name) => element("option", null, name)));
+  const show = () => {
+    for (const figure of figures) figure.hidden = figure.dataset.choice !== select.value;
+  };
+  select.addEventListener("input", show);
+  plots.before(element("label", { class: "choice" }, "score of the plots ", select));
+  show();
+}
+
+for (const plots of document.querySelectorAll(".plots")) offerChoice(plots);
 for (const table of document.querySelectorAll("main table")) if (table.tHead) sortable(table);
 // a figure can be saved for a paper
 for (const plot of document.querySelectorAll("figure svg:not(.narrow)")) plot.before(" ", element("a", { download: `${plot.ariaLabel}.svg`, href: `data:image/svg+xml,${encodeURIComponent(plot.outerHTML)}` }, "SVG"));
