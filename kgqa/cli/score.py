@@ -185,7 +185,11 @@ def plan(args: Namespace, terminal: Terminal) -> None:
         metrics=read_metrics(values),
     )
     terminal.sections(planned.heading, planned.sections)
-    terminal.suggest_line(planned.command or shlex.join(["kgqa", "compare", *args.positionals]))
+    if planned.command:
+        # a result of the plan, also in a pipe
+        terminal.line(f"next: {planned.command}", folds=False)
+    else:
+        terminal.suggest("compare", *args.positionals)
 
 
 def explain(args: Namespace, terminal: Terminal) -> None:

@@ -149,12 +149,8 @@ class Terminal(Display):
 
     def suggest(self, *command: object) -> None:
         """Print a command to continue with, on a terminal only: scripts have no use for it."""
-        self.suggest_line(shlex.join(["kgqa", *map(str, command)]))
-
-    def suggest_line(self, commands: str) -> None:
-        """Print one command or several to continue with, ready to paste into a shell, on a terminal only."""
         if self.console.is_terminal:
-            self.line(f"next: {commands}", folds=False)
+            self.line(f"next: {shlex.join(['kgqa', *map(str, command)])}", folds=False)
 
     def end(
         self, folder: Path, failure: str | None = None, *, following: Sequence[object] = ()

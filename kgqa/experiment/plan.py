@@ -153,9 +153,8 @@ def plan_comparison(
     test = "McNemar's exact test or the normal approximation"
     level = f"p < {ALPHA:g} {describe_level(pairs)}"
     at_most = f", at most {all_of_it:,}" if all_of_it else ""
-    manifests = [[Manifest.read(Path(run.name)) for run in repeats] for repeats in runs.values()]
     texts = (
-        *_warn_of_size(pilot_questions, available, manifests),
+        *_warn_of_size(pilot_questions, available),
         *_count_unknown(unknown),
         *(
             [TOO_DIFFERENT.format(rows=", ".join(too_different), points=points)]
@@ -195,8 +194,9 @@ def plan_comparison(
     # a small pilot comes first
     wanted = max(cautious or 0 for _, cautious in plans) if pilot_questions >= ENOUGH else ENOUGH
     wanted = wanted if available is None else min(wanted, available)
+    manifests = [[Manifest.read(Path(run.name)) for run in repeats] for repeats in runs.values()]
     command = _repeat_on(manifests, wanted) if wanted > pilot_questions else ""
-    return Plan(heading, [section], command if command.startswith("kgqa ") else "")
+    return Plan(heading, [section], command)
 
 
 def _count_questions(run: AnsweredQuestions, most: int) -> int | None:
@@ -259,13 +259,8 @@ def _count_unknown(pilots: Sequence[tuple[Difference, int]]) -> list[str]:
     ]
 
 
-def _warn_of_size(
-    questions: int, available: int | None, runs: Sequence[Sequence[Manifest]]
-) -> list[str]:
-    """Return a warning and a command if the pilot is too small.
-
-    available: the questions of the dataset. runs: those of each run's repeats.
-    """
+def _warn_of_size(questions: int, available: int | None) -> list[str]:
+    """Return a warning if the pilot is too small. available: the questions of the dataset."""
     if questions >= ENOUGH:
         return []
     count = pluralize(questions, "question")
@@ -274,15 +269,15 @@ def _warn_of_size(
         return [f"{warning} The dataset has no others."]
     more = ENOUGH if available is None else min(available, ENOUGH)
     number = f"all {more} of the dataset" if more == available else f"{more} or more"
-    return [f"{warning} Run the methods on {number}: {_repeat_on(runs, more)}"]
+    return [f"{warning} Run the methods on {number}: limit={more}."]
 
 
 def _repeat_on(runs: Sequence[Sequence[Manifest]], questions: int) -> str:
-    """Return the command that runs all of these on more questions, or `limit=` if their commands do not show it."""
+    """Return the command that runs all of these on more questions, or "" if their commands do not show it."""
     limit = f"limit={questions}"
     commands = [run.command for repeats in runs for run in repeats]
     if any(command[:2] != ("kgqa", "run") or "-m" in command for command in commands):
-        return limit
+        return ""
     values = []
     for repeats in runs:
         first, *others = [

@@ -448,7 +448,7 @@ def test_plan_shows_questions_and_cost(kgqa: Kgqa) -> None:
 @pytest.mark.parametrize(
     ("limit", "advice"),
     [
-        (4, "Run the methods on all 36 of the dataset: kgqa run -m method=golden,no_context dataset=demo"),
+        (4, "Run the methods on all 36 of the dataset: limit=36."),
         (36, "the pilot has 36 questions, so that these numbers are very uncertain. The dataset has no others."),
     ],
     ids=["some", "all"],
@@ -517,7 +517,8 @@ def test_plan_needs_no_data(kgqa: Kgqa) -> None:
     sweep = kgqa("run", "-m", "method=golden,no_context", *ran).folder
     Path("own.jsonl").unlink()
     planned = kgqa("plan", str(sweep)).out
-    assert "Run the methods on 40 or more: kgqa run -m method=golden,no_context" in planned
+    assert "Run the methods on 40 or more: limit=40." in planned
+    assert "\nnext: kgqa run -m method=golden,no_context" in planned
     assert "all 36 show" not in planned
 
 
