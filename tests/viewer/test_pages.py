@@ -84,10 +84,20 @@ def test_filters_and_order_of_the_table() -> None:
         ("done BEEM=5", "No run has BEEM=5. Did you mean beam=5?"),
         ("zebra", "No run has zebra. Filter by words of a run or by key=value."),
         ("two beam=5", "No run has all of these words: two beam=5."),
+        ("two beam=9", "No run has beam=9. Did you mean beam=10?"),
     ],
 )
 def test_filter_without_a_match_is_explained(text: str, remark: str) -> None:
     assert table.explain_no_match(ROWS, text) == remark
+
+
+@pytest.mark.parametrize(
+    ("rows", "example"),
+    [(ROWS[2:], "key=value"), ([row("a", method="kgp"), *ROWS], "method=trace")],
+    ids=["no run", "a run"],
+)
+def test_filter_has_an_example_of_the_runs(rows: list[Row], example: str) -> None:
+    assert table.suggest_filter(rows) == example
 
 
 def test_page_explains_a_filter_without_a_match(viewing: Viewing) -> None:

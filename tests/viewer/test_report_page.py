@@ -44,6 +44,24 @@ def list_ids(browser: Browser) -> list[str]:
     return ids
 
 
+def test_filters_have_only_outcomes_of_the_run(browser: Browser, page: Path) -> None:
+    browser.open(page, "#questions")
+    options = "[...byId('outcome').options].slice(1)"
+    hidden = browser.value(f"{options}.map((each) => each.hidden)")
+    counts = browser.value(f"{options}.map((each) => rows.filter(OUTCOMES[each.value]).length)")
+    assert hidden == [count == 0 for count in counts]
+    assert len(set(hidden)) == 2
+
+
+def test_orders_that_change_nothing_are_hidden(browser: Browser, page: Path) -> None:
+    browser.open(page, "#questions")
+    browser.value("rows.forEach((row) => (row.context_tokens = 7))")
+    browser.value("hideUnused()")
+    options = "[...byId('order').options].filter((each) => each.hidden)"
+    assert "context" in browser.value(f"{options}.map((each) => each.value)")
+    assert "id" not in browser.value(f"{options}.map((each) => each.value)")
+
+
 def test_tables_sort_and_filters_select_questions(browser: Browser, page: Path) -> None:
     browser.open(page)
     assert browser.value("getComputedStyle(byId('tables')).display") != "none"

@@ -105,13 +105,14 @@ class Viewer:
         is_grouped = not (text or order)
         matches = [row for row in rows if table.has_words(row, text)]
         remark = "" if matches or not rows else table.explain_no_match(rows, text)
+        example = table.suggest_filter(rows)
         rows = table.sort_rows(matches, order)
         rows = group_cells(rows) if is_grouped else rows
         page_rows = table.name_rows(rows[first : first + PAGE])
         return self._page(
             request, "runs.html.j2", rows=page_rows, grouped=is_grouped, hints=table.explain_rows(page_rows),
             first=first, count=len(rows), total=table.count_rows(rows), filter=text, remark=remark, sort=order,
-            columns=table.columns_of(page_rows), beats=read_heartbeats(self._root), most=MAX_RUNS,
+            columns=table.columns_of(page_rows), beats=read_heartbeats(self._root), most=MAX_RUNS, example=example,
             warnings=table.warn_of_simulation(page_rows),
         )  # fmt: skip
 

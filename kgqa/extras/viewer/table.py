@@ -515,12 +515,19 @@ def _list_pairs(row: Row) -> list[str]:
     return [f"{key}={value}" for key, value in row.settings.items()]
 
 
+def suggest_filter(rows: Iterable[Row]) -> str:
+    """Return a filter that the newest finished run matches."""
+    return next((f"method={row.method}" for row in rows if "method" in row.settings), "key=value")
+
+
 def explain_no_match(rows: Sequence[Row], text: str) -> str:
-    """Return why no row has all words of a filter, with words that are close to one that no row has."""
+    """Return why no row has all words of a filter, with close words of rows that have the others."""
     missing = [word for word in text.split() if not any(has_words(row, word) for row in rows)]
     if not missing:
         return f"No run has all of these words: {text}."
     word = missing[0]
+    others = " ".join(each for each in text.split() if each not in missing)
+    rows = [row for row in rows if has_words(row, others)] or rows
     if "=" in word:
         choices = {pair for row in rows for pair in _list_pairs(row)}
     else:

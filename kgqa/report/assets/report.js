@@ -231,6 +231,12 @@ function offer(id, values) {
   byId(id).hidden = known.length < 2;
 }
 
+/** Hides the outcomes that no question has, and the orders in which all questions are equal. */
+function hideUnused() {
+  for (const option of [...byId("outcome").options].slice(1)) option.hidden = !rows.some(OUTCOMES[option.value]);
+  for (const option of [...byId("order").options].slice(1)) option.hidden = rows.every((row) => ORDERS[option.value](row, rows[0]) === 0);
+}
+
 async function start() {
   await readRows();
   offer("hops", rows.map((row) => row.hops));
@@ -245,7 +251,7 @@ async function start() {
   addEventListener("resize", draw);
   addEventListener("hashchange", () => void navigate());
   addEventListener("keydown", pressed);
-  for (const id of ["disputed", "unscored"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.verdict === null);
+  hideUnused();
   await navigate();
   document.documentElement.dataset.ready = "yes";
 }
