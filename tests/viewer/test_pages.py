@@ -1056,6 +1056,14 @@ def test_run_links_to_every_sweep_that_uses_it(folder: Path, tmp_path: Path) -> 
     ]
 
 
+def test_repeat_links_to_its_sweep_only(repeated: Path) -> None:
+    (run,) = next(row.runs[:1] for row in read_rows(repeated / "outputs") if row.kind == "mean")
+    viewing = Viewing.start(repeated)
+    page = viewing.get(f"/run/{run}")
+    viewing.interrupt()
+    assert re.findall(r">(← sweep [^<]*)<", page) == ["← sweep rep"]
+
+
 @pytest.mark.parametrize("key", ["//evil.example", '"><script>', "a\\b", "/../x;url=//b"])
 def test_address_of_a_run_stays_in_the_viewer(viewing: Viewing, key: str) -> None:
     page = viewing.ask(f"/home?{urlencode({'run': key})}", {})[1]

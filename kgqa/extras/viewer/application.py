@@ -146,7 +146,7 @@ class Viewer:
         if not file.is_file():
             raise DataError(f"{file}: no report. Write it with kgqa report {file.parent}")
         pages = f"{HOME}?{urlencode({'run': key})}"
-        sweeps = [row for row in read_rows(self._root) if key in row.runs and row.has_report]
+        sweeps = [row for row in self._list_reported() if key in row.runs]
         if is_current(file):
             page = file.read_text(encoding="utf-8", errors="backslashreplace")
         else:
@@ -157,8 +157,7 @@ class Viewer:
     def sweep(self, request: Request) -> Response:
         """Show the report of a sweep, with links to the pages of its runs. One of another version is written again."""
         key = request.path_params["key"]
-        sweeps = [row for row in read_rows(self._root) if row.kind == "sweep" and row.has_report]
-        folder = next((row.folder for row in sweeps if row.key == key), None)
+        folder = next((row.folder for row in self._list_reported() if row.key == key), None)
         if folder is None:
             raise DataError(f"{key}: no sweep with a report in {self._root}")
         file = folder / FILES["html"]
@@ -167,6 +166,10 @@ class Viewer:
         else:
             page = SweepReport.read(folder).html()
         return _sandbox(REPORT_LINK.sub(lambda link: self._link_run(folder, link[1]), page))
+
+    def _list_reported(self) -> list[Row]:
+        """Return the sweeps with a report."""
+        return [row for row in read_rows(self._root) if row.kind == "sweep" and row.has_report]
 
     def _link_run(self, folder: Path, address: str) -> str:
         """Return the attribute of a link to a run, from its address in a report. One outside the folder has none."""
