@@ -107,7 +107,7 @@ class Layout:
             # rows with the same text on its own line have it once, as their heading
             if self.stacked is not None and row[self.stacked] != heading:
                 heading = row[self.stacked]
-                yield heading
+                yield from fold(heading, width)
             yield from self._row(row, widths)
 
     def _share(self, width: int) -> list[int]:

@@ -132,7 +132,12 @@ class Terminal(Display):
             self.line(title, style="bold")
         for section in sections:
             self.heading(section.title)
-            names = self.table(section.header, section.rows, optional=section.optional)
+            names = self.table(
+                section.header, section.rows, optional=section.optional, stack=section.stack
+            )
+            for column, texts in section.instead.items():
+                for text in texts if column not in names else ():
+                    self.line(text, style="dim")
             if section.alarm:
                 self.line(f"alarm: {section.alarm}", alarm=True)
             for text in section.text:

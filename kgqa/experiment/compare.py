@@ -624,7 +624,8 @@ def _flips(
             )
             header = ("question", "text", "right", f"{first} answers", f"{second} answers", "gold")
             title = f"Flipped between {first} and {second}: {len(rows):,}"
-            sections.append(Section(title, header, rows[:limit], tuple(more)))
+            text = header.index("text")
+            sections.append(Section(title, header, rows[:limit], tuple(more), stack=text))
     return sections
 
 

@@ -284,7 +284,12 @@ def _shares_section(
         "examples",
         "meaning",
     ]
-    return Section(title, header, rows, optional=2)
+    meanings = [
+        f"{name}: {meaning}"
+        for name, meaning in names.items()
+        if name != "right" and any(each.has(name) for side in explained for each in side)
+    ]
+    return Section(title, header, rows, optional=2, instead={"meaning": meanings})
 
 
 def _show_example(folder: Path, ids: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from typing_extensions import Self
@@ -90,7 +90,8 @@ class Section:
     """A table with texts and plots.
 
     header: empty for a table with a name and a value per row. values: rows, or values by name. alarm: what is probably
-    wrong with the figures. optional: the number of last columns that a narrow terminal omits.
+    wrong with the figures. optional: the number of last columns that a narrow terminal omits. instead: texts for a
+    column that it omits. stack: the column that gets its own line there.
     """
 
     title: str
@@ -101,6 +102,8 @@ class Section:
     plots: Sequence[Plot | BarPlot] = ()
     is_folded: bool = False
     optional: int = 0
+    instead: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    stack: int | None = None
 
     @cached_property
     def rows(self) -> list[tuple[str, ...]]:

@@ -181,6 +181,23 @@ def test_legend_is_omitted_with_its_column(width: int, expected: list[str]) -> N
     assert [line for line in lines if line in ("about all", "p: a test")] == expected
 
 
+@pytest.mark.parametrize(("width", "is_shown"), [(80, False), (20, True)], ids=["wide", "narrow"])
+def test_omitted_column_is_replaced_by_texts(width: int, is_shown: bool) -> None:
+    section = Section(
+        "S", ("cause", "n", "meaning"), [("format", "2", "another form of the answer")],
+        optional=1, instead={"meaning": ["format: another form"]},
+    )  # fmt: skip
+    lines = show(width, lambda terminal: terminal.sections("", [section]))
+    assert ("format: another form" in lines) is is_shown
+
+
+def test_section_chooses_the_column_on_its_own_line() -> None:
+    question = "Who built the mill in the town?"
+    section = Section("S", ("id", "text", "answer"), [("q1", question, "Ann Reed")], stack=1)
+    lines = show(24, lambda terminal: terminal.sections("", [section]))
+    assert lines[-3:] == ["Who built the mill in", "the town?", "  q1  Ann Reed"]
+
+
 def test_table_without_rows_has_its_header() -> None:
     assert texts(("run", "EM"), [], 80) == ["run  EM"]
     assert isinstance(lay_out((), [], 80), Layout)
