@@ -151,7 +151,7 @@ def plan_comparison(
     of_pilot = ("pilot shows", "pilot questions", "pilot difference")
     header = ("runs", "metric", needed_for, "cautious", *of_dataset, *costs_of_it, *of_pilot)
     test = "McNemar's exact test or the normal approximation"
-    level = f"p < {ALPHA:g} {describe_level(pairs)}"
+    level = f"p < {ALPHA:g} {describe_level(pairs)}" if tests > 1 else f"p < {ALPHA:g}"
     at_most = f", at most {all_of_it:,}" if all_of_it else ""
     texts = (
         *_warn_of_size(pilot_questions, available),
@@ -169,8 +169,9 @@ def plan_comparison(
         f"Questions: the number that shows {points:g} points with power {power:g}, by {test}, at {level}.",
         *(
             ["–: no question of the pilot differs."]
-            if any(needed is None and cautious is not None for needed, cautious in plans)
-            and any(row[header.index(needed_for)] is None for row in planned)
+            # pairs of many without one are not in the table
+            if tests == 1
+            and any(needed is None and cautious is not None for needed, cautious in plans)
             else []
         ),
         "Cautious: the same with the upper 80 % limit of the pilot's spread.",

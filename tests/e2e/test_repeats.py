@@ -120,6 +120,15 @@ def test_plan_names_repeats_that_differ_too_much(kgqa: Kgqa) -> None:
     assert "USD: –" not in planned
 
 
+def test_dash_of_repeats_has_its_own_reason(kgqa: Kgqa) -> None:
+    methods = "method=retrieve_read,self_ask,golden"
+    assert kgqa("run", "-m", methods, "limit=12", "repeats=3", *QUICK, "sweep.name=rep").code == 0
+    planned = kgqa("plan", "rep", "difference=5").out
+    assert "no number of questions shows 5 points" in planned
+    assert "EM: in 3 pairs no question of the pilot differs." in planned
+    assert "–: no question" not in planned
+
+
 def test_plan_prints_a_command_with_repeats(place: Path) -> None:
     command = re.search(r"next: kgqa (.*)", run_in(place, "plan", "rep").out)
     assert command
