@@ -34,8 +34,9 @@ from kgqa.types import Json, JsonObject
 from kgqa.util import fs
 from kgqa.util.digests import ids_digest, text_digest
 from kgqa.util.places import outputs
+from kgqa.util.text import pluralize
 
-# "waiting" and "skipped" are not stored. "interrupted" and "changed" occur only in reports
+# "waiting" and "skipped" are not stored. "interrupted" is read from "running". "changed" occurs only in reports
 Status = Literal[
     "running", "done", "failed", "not run", "waiting", "skipped", "interrupted", "changed"
 ]
@@ -45,6 +46,7 @@ REPEAT = "repeat"
 SET = "method.demonstration_set"
 _MISSING = "no such file, so this is not the folder of a sweep. Name outputs/sweeps/NAME."
 _REMEDY = "Remove it and run the sweep's command again."
+_INTERRUPTED = "no command is running this sweep. Run the sweep's command again to resume."
 
 
 def in_memory(default: Any) -> Any:
@@ -208,6 +210,10 @@ class Sweep(Artifact):
         sweep.path = path
         for cell in sweep.cells:
             cell.read_state(path)
+        running = [cell for cell in sweep.cells if cell.status == "running"]
+        if running and not fs.is_locked(path / ".lock"):
+            for cell in running:
+                cell.status, cell.error = "interrupted", _INTERRUPTED
         return sweep
 
     def write(self) -> None:
@@ -403,9 +409,14 @@ def find_rows(texts: Sequence[str]) -> list[list[Path]]:
         else:
             rows.append([folder])
     if len(rows) < 2:
-        raise ConfigError(
-            f"{' '.join(texts)}: {len(rows)} finished run. Name two or more runs, or a sweep (list: kgqa runs)"
+        sweeps = [Sweep.read(place) for place in find_places(texts) if (place / SWEEP).is_file()]
+        commands = [shlex.join(sweep.command) for sweep in sweeps if not sweep.is_complete]
+        remedy = (
+            f"Continue the sweep: {commands[0]}"
+            if commands
+            else "Name two or more runs, or a sweep (list: kgqa runs)"
         )
+        raise ConfigError(f"{' '.join(texts)}: {pluralize(len(rows), 'finished run')}. {remedy}")
     refuse_repeated([folder for row in rows for folder in row])
     return rows
 

@@ -39,7 +39,7 @@ from kgqa.scoring.comparison import HOLM, Difference, correct
 from kgqa.scoring.questions import METRICS
 from kgqa.scoring.repeats import compare_repeats, pass_at
 from kgqa.types import Json
-from kgqa.util.fs import is_locked, replace_file
+from kgqa.util.fs import replace_file
 from kgqa.util.jsonio import encode_json
 from kgqa.util.text import pluralize
 
@@ -74,7 +74,7 @@ class SweepReport:
                 f"{path}: of kgqa reproduce. The same command writes its report.html again."
             )
         for cell in sweep.cells:
-            _read_run(path, cell)
+            _read_run(cell)
         return cls(sweep, base or path)
 
     @property
@@ -520,11 +520,8 @@ def _plot(
     )
 
 
-def _read_run(sweep: Path, cell: Cell) -> None:
+def _read_run(cell: Cell) -> None:
     """Read the run of a cell that is done, unless it has other questions now."""
-    if cell.status == "running" and not is_locked(sweep / ".lock"):
-        cell.status = "interrupted"
-        cell.error = "no command is running this sweep. Run the sweep's command again to resume."
     if cell.status != "done" or cell.run is None:
         return
     if cell.is_changed:

@@ -604,6 +604,15 @@ def test_unfinished_cells_are_completed(kgqa: Kgqa) -> None:
     assert statuses(folder) == ["done", "failed"]
 
 
+def test_compare_shows_how_to_continue_a_stopped_sweep(kgqa: Kgqa) -> None:
+    folder = kgqa(*TWO).folder
+    # as Ctrl-C does
+    (folder / "cells/001.json").write_text(json.dumps({**result(folder, 1), "status": "running"}))
+    ran = kgqa("compare", str(folder))
+    assert "cell 1 (method=no_context) has no results and is omitted: interrupted" in ran.err
+    assert f"{folder}: 1 finished run. Continue the sweep: kgqa {' '.join(TWO)}\n" in ran.err
+
+
 FULL = "kgqa: standard output: No space left on device. Free disk space or redirect it"
 
 
