@@ -40,7 +40,7 @@ from kgqa.experiment.evaluate import EvaluationRequest, check_has_judge, open_pl
 from kgqa.experiment.evaluate import evaluate as evaluate_answers
 from kgqa.experiment.explain import Explanation
 from kgqa.experiment.explain import explain as explain_run
-from kgqa.experiment.plan import Plan, Points, Probability, plan_comparison
+from kgqa.experiment.plan import ComparisonPlan, Points, Probability, plan_comparison
 from kgqa.experiment.run import answer_unscored, execute
 from kgqa.experiment.session import Session
 from kgqa.methods.function import describe_function
@@ -237,7 +237,7 @@ def plan(
     seed: int = 0,
     baseline: Run | str | Path | None = None,
     metrics: Sequence[str] = (),
-) -> Plan:
+) -> ComparisonPlan:
     """Return how many questions show a difference between runs like these, and their cost: `kgqa plan`.
 
     The result shows its table, also in a notebook.
@@ -250,12 +250,14 @@ def plan(
     Raises:
         ConfigError: a value is out of range, there is no such baseline or metric, or the runs share no question.
     """
+    points = check_value("difference", difference, Points)
+    probability = check_value("power", power, Probability)
     names = _names(runs)
     _warn_of_cells(find_places(names))
     return plan_comparison(
         find_rows(names),
-        check_value("difference", difference, Points),
-        check_value("power", power, Probability),
+        points,
+        probability,
         seed=seed,
         baseline=_name(baseline),
         metrics=metrics,

@@ -174,12 +174,14 @@ def plan(args: Namespace, terminal: Terminal) -> None:
     """Show how many questions a comparison needs."""
     values = override_values(args.overrides)
     seed = check_value("seed", values.get("seed", "0"), Natural)
+    difference = check_value("difference", values.get("difference", DIFFERENCE), Points)
+    power = check_value("power", values.get("power", POWER), Probability)
     places = find_places(args.positionals)
     terminal.warn([*warn_of_missing(find_missing(places)), *warn_of_changed(places)])
     planned = plan_comparison(
         find_rows(args.positionals),
-        check_value("difference", values.get("difference", DIFFERENCE), Points),
-        check_value("power", values.get("power", POWER), Probability),
+        difference,
+        power,
         seed=seed,
         baseline=values.get("baseline"),
         metrics=read_metrics(values),

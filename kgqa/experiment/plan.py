@@ -56,7 +56,7 @@ _OWN_KEYS = ("limit", "sample", "sample_by", "ids", "shard", "output_dir", "run_
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Tables):
+class ComparisonPlan(Tables):
     """The questions that a comparison needs, with their cost.
 
     command: runs the methods on the questions of the plan, or of a larger pilot. It is "" if the pilot has as many, or
@@ -74,7 +74,7 @@ def plan_comparison(
     seed: int = 0,
     baseline: str | None = None,
     metrics: Sequence[str] = (),
-) -> Plan:
+) -> ComparisonPlan:
     """Return for each pair of pilot runs and each metric the questions needed and their cost.
 
     rows, baseline, metrics: as for `compare_answers`.
@@ -197,7 +197,7 @@ def plan_comparison(
     wanted = wanted if available is None else min(wanted, available)
     manifests = [[Manifest.read(Path(run.name)) for run in repeats] for repeats in runs.values()]
     command = _repeat_on(manifests, wanted) if wanted > pilot_questions else ""
-    return Plan(heading, [section], command)
+    return ComparisonPlan(heading, [section], command)
 
 
 def _count_questions(run: AnsweredQuestions, most: int) -> int | None:

@@ -16,6 +16,7 @@ from kgqa.util.plugins import import_member
 from kgqa.util.redaction import describe_error, function_line
 from kgqa.util.yaml_files import parse_yaml
 
+NO_TARGET = "must have the line _target_: MODULE.FUNCTION"
 KEYS = ("_target_", "label", "lower_is_better")
 
 
@@ -85,12 +86,14 @@ def _load(files: tuple[tuple[Path, int], ...]) -> dict[str, OwnMetric]:
 
 def _load_metric(file: Path) -> OwnMetric:
     node = parse_yaml(file, "Fix this file")
-    if not isinstance(node, dict) or "_target_" not in node:
-        raise ConfigError(f"{file}: must have the line _target_: MODULE.FUNCTION")
-    target = str(node["_target_"])
+    if not isinstance(node, dict):
+        raise ConfigError(f"{file}: {NO_TARGET}")
     for key in node:
         if key not in KEYS:
             raise ConfigError(f"{file}: {key}: unknown key. {nearest(str(key), KEYS)}")
+    if "_target_" not in node:
+        raise ConfigError(f"{file}: {NO_TARGET}")
+    target = str(node["_target_"])
     if "." not in target:
         raise ConfigError(f"{file}: _target_={target}: write MODULE.FUNCTION")
     try:

@@ -302,10 +302,10 @@ def test_a_question_is_answered_over_ones_own_passages() -> None:
             id="one run to compare",
         ),
         pytest.param(
-            lambda: kgqa.plan("nowhere", power=2), "nowhere: no finished run", id="unknown pilot"
+            lambda: kgqa.plan("nowhere", "last"), "nowhere: no finished run", id="unknown pilot"
         ),
         pytest.param(
-            lambda: kgqa.plan(golden(), kgqa.run(method="no_context", **QUICK), power=2),
+            lambda: kgqa.plan("nowhere", power=2),
             "power=2: must be above 0.05 and below 1",
             id="power",
         ),
