@@ -117,6 +117,7 @@ class Flagged(Artifact):
 
 class RoleCost(Artifact):
     calls: Count
+    failed: Count | None = omit_none()  # of the calls: without a reply
     prompt_tokens: Count
     cached_tokens: Count
     output_tokens: Count
@@ -144,6 +145,11 @@ class Costs(Artifact):
     paid: Cost
     extraction: Cost | None = omit_none()
     extraction_paid: Cost | None = omit_none()
+
+    @property
+    def new_replies(self) -> int:
+        """Return the number of new calls without those that failed although they were charged."""
+        return self.paid.calls - (self.paid.failed or 0)
 
 
 class EngineUse(Artifact):

@@ -455,12 +455,14 @@ def headlines(metrics: Metrics) -> list[Headline]:
                 "tokens", f"{cost.prompt_tokens + cost.output_tokens:,}", f"{cost.calls:,} calls"
             )
         )
-    new = metrics.cost.paid.calls
+    new = metrics.cost.new_replies
     # a run of stored replies took no time of a model
     if metrics.seconds is not None and (new or not cost.calls):
         lines.append(
             Headline(
-                "time", duration(metrics.seconds), "" if new == cost.calls else f"{new:,} new calls"
+                "time",
+                duration(metrics.seconds),
+                "" if new + (cost.failed or 0) == cost.calls else f"{new:,} new calls",
             )
         )
     return lines
@@ -471,9 +473,10 @@ def cost_rows(cost: Costs | None) -> Rows:
     if cost is None or not cost.method.calls:
         return
     method, new = cost.method, cost.paid
+    failed = f", {method.failed:,} failed" if method.failed else ""
     yield (
         "model calls",
-        f"{method.calls:,} ({method.calls_per_question} per question, {new.calls:,} new)",
+        f"{method.calls:,} ({method.calls_per_question} per question, {cost.new_replies:,} new{failed})",
     )
     reasoning = f", {method.reasoning_tokens:,} for reasoning" if method.reasoning_tokens else ""
     yield (

@@ -34,21 +34,34 @@ class Tally:
     usage: Usage = field(default_factory=Usage)
     # calls whose reply has a flag, see `Completion.flags`
     flags: Counter[str] = field(default_factory=Counter)
+    failed: int = 0
+    # replies from the cache
+    hits: int = 0
 
     def add(self, record: CallRecord) -> None:
         """Count a call. A failed one has the usage that was charged for it."""
         self.calls += 1
         self.usage += _usage(record) or Usage()
-        if not isinstance(record.reply, Exception):
+        if isinstance(record.reply, Exception):
+            self.failed += 1
+        else:
             self.flags.update(set(record.reply.flags))
+            self.hits += record.cached
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(self.calls + other.calls, self.usage + other.usage, self.flags + other.flags)
+        return Tally(
+            self.calls + other.calls,
+            self.usage + other.usage,
+            self.flags + other.flags,
+            self.failed + other.failed,
+            self.hits + other.hits,
+        )
 
     def cost(self, usd: float | None) -> RoleCost:
         """Return the sums in the form of `metrics.json`."""
         return RoleCost(
             calls=self.calls,
+            failed=self.failed or None,
             prompt_tokens=self.usage.prompt_tokens,
             cached_tokens=self.usage.cached_tokens,
             output_tokens=self.usage.output_tokens,

@@ -110,14 +110,16 @@ class Stage:
         return [f"{pluralize(texts, 'text')} ranked"] if texts else []
 
     def _rates(self) -> list[str]:
-        """Return new calls and tokens per second, and the share of calls from the cache."""
+        """Return new calls and tokens per second, and the calls that failed or were cached."""
         seconds = max(time.monotonic() - self.started, 1e-9)
         method, new = (
             total(list(tallies.values())) for tallies in (self.ledger.method, self.ledger.paid)
         )
         if not method.calls:
             return []
-        hits = f"{pluralize(method.calls, 'call')}, {100 * (1 - new.calls / method.calls):.0f} % cached"
+        failed = f"{method.failed:,} failed, " if method.failed else ""
+        cached = f"{100 * method.hits / method.calls:.0f} % cached"
+        hits = f"{pluralize(method.calls, 'call')}, {failed}{cached}"
         if not new.calls:
             return [hits]
         return [

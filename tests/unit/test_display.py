@@ -19,7 +19,8 @@ from kgqa.calls import Choose, Rank
 from kgqa.cli import terminal
 from kgqa.cli.main import main
 from kgqa.cli.terminal import _bars
-from kgqa.errors import EngineDied, StorageError, notes
+from kgqa.errors import EngineDied, EngineError, StorageError, notes
+from kgqa.report.run_report import cost_rows
 from kgqa.runtime import display, monitor
 from kgqa.runtime.costs import Ledger, Tally
 from kgqa.runtime.display import QUIET, PlainLines, Stage, log_lines
@@ -215,6 +216,26 @@ def test_stage_shows_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
     stage.finish(failed=True)
     assert stage.describe().startswith("passages 2/478 · 1 failed · 2.0 h left · ")
     assert stage.summary().startswith("passages: 478 in 30 s · 1 failed · 2.0 calls/min")
+
+
+def test_failed_calls_are_not_shown_as_cached() -> None:
+    stage = Stage("questions", 4)
+    call = Choose(Prompt("trace/select", (Message("user", "Which?"),)), ("A", "B"), role="reader")
+    reply = Choice((-0.1, -2.0), usage=Usage(90, 0, 9))
+    charged = EngineError("no reply")
+    charged.charge(Usage(90, 0, 9))
+    for outcome, cached in (
+        (reply, False),
+        (reply, True),
+        (EngineError("refused"), False),
+        # it waited for the same call
+        (EngineError("refused"), True),
+        (charged, False),
+    ):
+        stage.ledger.add(CallRecord((0,), call, outcome, cached))
+    assert stage.summary().endswith("5 calls, 3 failed, 20 % cached")
+    costs = stage.ledger.costs(5)
+    assert dict(cost_rows(costs))["model calls"] == "5 (1.0 per question, 1 new, 3 failed)"
 
 
 def test_wait_is_shown_with_what_moves(monkeypatch: pytest.MonkeyPatch) -> None:
