@@ -695,7 +695,9 @@ def test_side_by_side_names_an_unjudged_run(
     # other tests read the runs without a judge
     for file in (EVALUATION, VERDICTS):
         (folder / "outputs" / keys["trace"] / file).unlink()
-    assert "judge accuracy is not compared, because there are no verdicts of A. Run kgqa" in page
+    # above the tests, which are folded if there are many
+    above = page.partition("Paired tests")[0]
+    assert "Judge accuracy is not compared, because there are no verdicts of A. Run kgqa" in above
 
 
 def test_side_by_side_explains_missing_tests(folder: Path, tmp_path: Path) -> None:

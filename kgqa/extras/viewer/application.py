@@ -219,10 +219,11 @@ class Viewer:
         runs = table.name_rows(self._several(request))
         which, text = query.get("which", ""), query.get("search", "")
         sides = side_by_side(runs, which, text)
+        tests, notes = _list_tests(runs)
         return self._page(
             request, "compare.html.j2", runs=runs, letters=ascii_uppercase[: len(runs)], filters=FILTERS, which=which,
             search=text, sides=sides[first : first + PAGE], first=first, count=len(sides),
-            columns=table.columns_of(runs), hints=table.explain_rows(runs), tests=_list_tests(runs),
+            columns=table.columns_of(runs), hints=[*table.explain_rows(runs), *notes], tests=tests,
             beside=_link_beside([run.key for run in runs], query, "beside", "words"),
             warnings=[*table.warn_of_simulation(runs), *warn_of_questions(runs), *warn_of_judges(runs)],
         )  # fmt: skip
@@ -294,19 +295,19 @@ class Viewer:
         return _html(text, status)
 
 
-def _list_tests(runs: Sequence[Row]) -> Section:
-    """Return the paired tests. Without rows, but with the reason, if the runs cannot be compared."""
+def _list_tests(runs: Sequence[Row]) -> tuple[Section, list[str]]:
+    """Return the paired tests, and notes. Without rows, but with the reason, if the runs cannot be compared."""
     try:
         differences, notes = compare_scores(runs)
     except (ConfigError, DataError) as error:
-        return Section("", (), (), (f"No paired tests: {error}.",))
+        return Section("", (), ()), [f"No paired tests: {error}."]
     names = label_runs(
         {letter: row.title for letter, row in zip(ascii_uppercase, runs, strict=False)}
     )
     section = comparison_section(differences, DIFFERENCE, names)
     repeats = [REPEATS_TEXT] if any(row.kind == "mean" for row in runs) else []
-    texts = (TESTS, *(f"{note}." for note in notes), *section.text[1:], *repeats)
-    return replace(section, text=texts)
+    texts = (TESTS, *section.text[1:], *repeats)
+    return replace(section, text=texts), [f"{note[:1].upper()}{note[1:]}." for note in notes]
 
 
 def _link_beside(runs: Sequence[str], query: Mapping[str, str], run: str, words: str) -> str:
