@@ -107,6 +107,22 @@ def test_page_explains_a_filter_without_a_match(viewing: Viewing) -> None:
     assert "No run has" not in viewing.get("/?filter=method%3Dtrace")
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("len", "cell lengths"), ("sweep", "lengths"), ("cell", "cell"), ("len nothing=1", "")],
+    ids=["name of a sweep", "any sweep", "cell", "no match"],
+)
+def test_filter_by_a_sweep_has_its_cells(text: str, names: str) -> None:
+    rows = [row("cell"), row("other"), replace(ROWS[2], runs=("cell",))]
+    assert [each.name for each in table.filter_rows(rows, text)] == names.split()
+
+
+def test_filter_of_repeats_has_them_below_their_mean(repeated: Path) -> None:
+    rows = table.filter_rows(read_rows(repeated / "outputs"), "method=ircot")
+    kinds = [each.kind for each in table.group_cells(rows)]
+    assert kinds == ["mean", "run", "run", "run"]
+
+
 def test_texts_bars_and_points_of_runs() -> None:
     assert str(Measured(8.333, 1, 20)) == "8.3 [1.0, 20.0]"
     assert str(Measured(1234.5, None, None)) == "1,234"

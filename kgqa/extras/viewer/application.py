@@ -99,18 +99,17 @@ class Viewer:
         return Starlette(routes=routes, exception_handlers=handlers)
 
     def runs(self, request: Request) -> Response:
-        """Show a page of the table. The cells of a sweep are below it if there is no filter and no order."""
+        """Show a page of the table. The cells of a sweep are below it if there is no order."""
         query, rows = request.query_params, read_rows(self._root)
         text, order, first = query.get("filter", ""), query.get("sort", ""), _first(request)
-        is_grouped = not (text or order)
-        matches = [row for row in rows if table.has_words(row, text)]
+        matches = table.filter_rows(rows, text)
         remark = "" if matches or not rows else table.explain_no_match(rows, text)
         example = table.suggest_filter(rows)
         rows = table.sort_rows(matches, order)
-        rows = group_cells(rows) if is_grouped else rows
+        rows = rows if order else group_cells(rows)
         page_rows = table.name_rows(rows[first : first + PAGE])
         return self._page(
-            request, "runs.html.j2", rows=page_rows, grouped=is_grouped, hints=table.explain_rows(page_rows),
+            request, "runs.html.j2", rows=page_rows, grouped=not (text or order), hints=table.explain_rows(page_rows),
             first=first, count=len(rows), total=table.count_rows(rows), filter=text, remark=remark, sort=order,
             columns=table.columns_of(page_rows), beats=read_heartbeats(self._root), most=MAX_RUNS, example=example,
             warnings=table.warn_of_simulation(page_rows),

@@ -511,6 +511,16 @@ def has_words(row: Row, text: str) -> bool:
     return all(word in pairs or word in names for word in text.lower().split())
 
 
+def filter_rows(rows: Sequence[Row], text: str) -> list[Row]:
+    """Return the rows with all words of a filter, and the cells of sweeps with these words in their names."""
+    words = text.lower().split()
+    keys = {row.key for row in rows if has_words(row, text)}
+    for row in rows:
+        if row.kind == "sweep" and all(word in row.name.lower() for word in words):
+            keys.update((*row.runs, *row.failed, *row.means))
+    return [row for row in rows if row.key in keys]
+
+
 def _list_pairs(row: Row) -> list[str]:
     return [f"{key}={value}" for key, value in row.settings.items()]
 
