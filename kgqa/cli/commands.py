@@ -200,8 +200,8 @@ INSPECT_COMMANDS = (
         --table {{paper}}  a table for a paper as latex, md or csv: rows are methods, columns datasets and metrics
         --format {{{",".join((*TABLES, *EXPORTS))}}}  the format, see below (default: html, with --table latex)
         --open           only open the HTML report in the browser
-        --out PATH       output file (default: report.html, .md, .csv or .tex in RUN). An export needs a new or empty \
-            folder""",
+        --out PATH       output file (default: report.html, .md, .csv or .tex in RUN). Its ending also chooses the \
+            format. An export needs a new or empty folder""",
         ("baseline", "metrics", "rows", "intervals", "alpha", "correction"),
         only_own=True,
         notes=REPORT,

@@ -33,6 +33,7 @@ from kgqa.report.changes import NamedRun, add_reasons, list_present_prompts
 from kgqa.report.columns import find_differing, group_texts, warn_of_missing
 from kgqa.report.exports import write_export, write_report
 from kgqa.report.paper import DEFAULT_METRICS, PaperTable, read_entries, table_file
+from kgqa.report.section import FILES
 from kgqa.report.sweeps import write_sweep_report
 from kgqa.report.warnings import warn_of_new_metrics
 from kgqa.runtime.monitor import Heartbeat, read_heartbeats
@@ -145,7 +146,7 @@ def _progress(beat: Heartbeat) -> Cells:
 
 def report(args: Namespace, terminal: Terminal) -> None:
     """Write the report of a run or sweep, export a run, or open a report."""
-    form = args.format or ("latex" if args.table else "html")
+    form = args.format or _choose_format(args.out, "latex" if args.table else "html")
     if args.table:
         _write_table(args, form, terminal)
         return
@@ -178,6 +179,20 @@ def report(args: Namespace, terminal: Terminal) -> None:
         )
         if form == "html" and args.out is None:
             terminal.suggest("report", folder, "--open")
+
+
+def _choose_format(out: Path | None, default: str) -> str:
+    """Return the format of a file with this ending. Raises ConfigError: no format has it."""
+    if out is None or not out.suffix:
+        return default
+    forms = {Path(file).suffix: form for form, file in FILES.items()}
+    if out.suffix not in forms:
+        *endings, last = forms
+        raise ConfigError(
+            f"--out {out}: choose a name that ends in {', '.join(endings)} or {last}, or add --format. "
+            "Plots are in the HTML report, as SVG"
+        )
+    return forms[out.suffix]
 
 
 def _reject_table(names: Sequence[str], keys: Sequence[str]) -> ConfigError:

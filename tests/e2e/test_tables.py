@@ -281,6 +281,30 @@ def test_wrong_table_command_is_rejected(
     refused(kgqa("report", sweep, *words), message)
 
 
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        ("--out r.md", "# "),
+        ("--out r.tex", "% needs"),
+        ("--out r.html", "<!doctype html>"),
+        ("--out r.md --format html", "<!doctype html>"),
+        ("--out r.csv --table paper", "method,dataset,"),
+    ],
+    ids=["md", "tex", "html", "format", "table"],
+)
+def test_name_of_a_report_chooses_its_format(
+    kgqa: Kgqa, sweep: str, words: str, start: str
+) -> None:
+    assert kgqa("report", sweep, *words.split()).code == 0
+    assert Path(words.split()[1]).read_text(encoding="utf-8").startswith(start)
+
+
+def test_report_with_another_ending_is_rejected(kgqa: Kgqa, sweep: str) -> None:
+    ran = kgqa("report", sweep, "--out", "chart.png")
+    refused(ran, "--out chart.png: choose a name that ends in .html, .md, .csv or .tex")
+    assert not Path("chart.png").exists()
+
+
 @pytest.mark.usefixtures("two_runs")
 def test_report_of_two_runs_shows_the_commands(kgqa: Kgqa) -> None:
     first, second = METHODS[:2]
