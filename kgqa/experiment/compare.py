@@ -111,7 +111,8 @@ class Comparison(Tables):
         means = dict[str, float]()
         for each in pairs:
             means |= dict(zip((each.first, each.second), each.means, strict=True))
-        ranked = sorted(means, key=lambda letter: -means[letter])
+        sign = 1 if pairs and pairs[0].lower_is_better else -1
+        ranked = sorted(means, key=lambda letter: sign * means[letter])
         others = [letter for letter in ranked if letter != self.baseline]
         chosen = [others[0], self.baseline or others[1]] if others else []
         return tuple(self.runs[letter][0] for letter in chosen)
@@ -202,6 +203,7 @@ def compare_answers(
         correction=correction,
         baseline=reference,
         bounds=find_bounds(runs),
+        lower_is_better=find_lower_better(),
     )
     scored_by = runs["A"][0].profile
     title = f"{count_questions(runs)}, profile {scored_by}"
@@ -254,6 +256,11 @@ def find_bounds(runs: Runs) -> set[str]:
     """Return the letters of the runs that are upper bounds."""
     methods = {letter: read_method(Path(repeats[0].name)) for letter, repeats in runs.items()}
     return {letter for letter, method in methods.items() if method in UPPER_BOUNDS}
+
+
+def find_lower_better() -> set[str]:
+    """Return the labels of the metrics of which a lower value is better."""
+    return {metric.label for metric in METRICS.values() if metric.lower_is_better}
 
 
 def has_repeats(runs: Runs) -> bool:

@@ -302,7 +302,10 @@ def comparison_section(
         f"Result: a run wins if {label} is below {alpha:g}. Equal within {wanted:g}: {is_equal}.",
         Legend("better on", "Better on: questions on which each run is better."),
         Legend("p", "p: of the same test without correction."),
-        Legend("effect", "Effect: odds of the first if the two differ, or Cohen's d."),
+        Legend(
+            "effect",
+            "Effect: odds that the first is better if the two differ, or Cohen's d of the difference.",
+        ),
         Legend(
             needed,
             f"{needed}: questions that show {wanted:g} points with power 0.8{divided}, cautiously as kgqa plan"
@@ -389,7 +392,7 @@ def _warn_of_few(differences: Sequence[Difference], wanted: float) -> list[str]:
 def _verdict(compared: Difference, wanted: float, names: Mapping[str, str]) -> MarkedCell:
     is_within = compared.is_within(wanted)
     if compared.significant:
-        winner = compared.first if compared.difference > 0 else compared.second
+        winner = compared.better
         end = " wins" + (f" by less than {wanted:g}" * is_within)
         return MarkedCell(f"{names[winner]}{end}", brief=f"{winner}{end}")
     return MarkedCell(f"equal within {wanted:g}" if is_within else "no difference shown")

@@ -38,7 +38,7 @@ class Difference:
     p: float
     # p after the correction over all pairs and metrics compared, see `correct`
     adjusted: float
-    # matched-pairs odds ratio if `binary`, otherwise Cohen's d of the differences
+    # matched-pairs odds ratio of `wins` if `binary`, otherwise Cohen's d of the differences
     effect: float | None
     binary: bool
     # questions on which the first and the second are better
@@ -51,10 +51,18 @@ class Difference:
     upper_bound: bool = False
     # the part of the standard error that is between repeats, in points: more questions do not reduce it
     repeat_error: float = 0.0
+    # whether a lower mean is better
+    lower_is_better: bool = False
 
     @property
     def significant(self) -> bool:
         return self.adjusted < self.alpha
+
+    @property
+    def better(self) -> str:
+        """Return the run with the better mean: the second one if both are equal."""
+        sign = -1 if self.lower_is_better else 1
+        return self.first if sign * self.difference > 0 else self.second
 
     def is_within(self, points: float) -> bool:
         """Return whether the 95 % interval is between -points and points: two one-sided tests at 2.5 % each."""
@@ -69,6 +77,7 @@ def compare(
     correction: str = HOLM,
     baseline: str | None = None,
     bounds: Collection[str] = (),
+    lower_is_better: Collection[str] = (),
 ) -> list[Difference]:
     """Compare every pair of runs in every metric. `scores[metric][run]`: one share per question, in the same order.
 
@@ -76,6 +85,7 @@ def compare(
     are undefined (None) for one of the two runs, and pairs without questions, are skipped.
 
     correction: a name of `CORRECTIONS`. baseline: see `pair_runs`. bounds: the runs that are upper bounds.
+    lower_is_better: the metrics of which a lower value is better.
     """
     differences = []
     for metric, runs in scores.items():
@@ -86,7 +96,9 @@ def compare(
                 if mine is not None and theirs is not None
             ]
             if pairs:
-                compared = _difference((metric, first, second), pairs, seed)
+                compared = _difference(
+                    (metric, first, second), pairs, seed, lower_is_better=metric in lower_is_better
+                )
                 is_bound = first in bounds or second in bounds
                 differences.append(replace(compared, upper_bound=is_bound))
     return correct(differences, alpha=alpha, correction=correction)
@@ -218,7 +230,11 @@ def questions_needed(
 
 
 def _difference(
-    names: tuple[str, str, str], pairs: Sequence[tuple[float, float]], seed: int
+    names: tuple[str, str, str],
+    pairs: Sequence[tuple[float, float]],
+    seed: int,
+    *,
+    lower_is_better: bool,
 ) -> Difference:
     n = len(pairs)
     moved = [100 * (mine - theirs) for mine, theirs in pairs]
@@ -227,6 +243,7 @@ def _difference(
         math.sqrt(math.fsum((points - mean) ** 2 for points in moved) / (n - 1)) if n > 1 else 0.0
     )
     wins = sum(points > 0 for points in moved), sum(points < 0 for points in moved)
+    wins = wins[::-1] if lower_is_better else wins
     binary = all(share in (0.0, 1.0) for pair in pairs for share in pair)
     low, high = difference_interval([mine - theirs for mine, theirs in pairs])
     if binary:
@@ -249,4 +266,5 @@ def _difference(
         binary=binary,
         wins=wins,
         deviation=deviation,
+        lower_is_better=lower_is_better,
     )

@@ -101,6 +101,7 @@ def compare_rows(
     correction: str = HOLM,
     baseline: str | None = None,
     bounds: Collection[str] = (),
+    lower_is_better: Collection[str] = (),
 ) -> list[Difference]:
     """Compare every pair of rows in every metric as `compare`. A row has the shares of each of its repeats.
 
@@ -112,7 +113,14 @@ def compare_rows(
         metric: {name: average_rows(repeats) for name, repeats in rows.items()}
         for metric, rows in scores.items()
     }
-    differences = compare(means, seed, correction="none", baseline=baseline, bounds=bounds)
+    differences = compare(
+        means,
+        seed,
+        correction="none",
+        baseline=baseline,
+        bounds=bounds,
+        lower_is_better=lower_is_better,
+    )
     return correct(
         [
             _add_spread(

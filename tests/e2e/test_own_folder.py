@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import kgqa as api
 from kgqa.artifacts.manifest import Manifest
 from kgqa.cli.system import FIRST_RUNS
 from kgqa.extras.viewer.table import name_rows, read_rows
@@ -246,6 +247,42 @@ def test_own_metric_is_explained_by_hops(kgqa: Run, baseline: str) -> None:
         kgqa(f"run method={method} dataset=demo engine=scripted limit=4 output_dir=run_{folder}")
     out = kgqa(f"explain run_mine {baseline}".strip())
     assert re.search(r"\nMine +2 ", out.partition("By hops")[2]), out
+
+
+ERRORS = """
+from kgqa.types import Question
+
+
+def errors(question: Question, answer: str) -> float:
+    return float(answer == "wrong")
+"""
+
+
+@pytest.fixture
+def with_errors(kgqa: Run, tmp_path: Path) -> None:
+    """Write a metric of which 0 is the best, and run the best and the worst method."""
+    (tmp_path / "errors.py").write_text(ERRORS, encoding="utf-8")
+    (tmp_path / "conf/metric").mkdir(parents=True)
+    text = "_target_: errors.errors\nlabel: Error rate\nlower_is_better: true\n"
+    (tmp_path / "conf/metric/errors.yaml").write_text(text, encoding="utf-8")
+    rule = {"match": ".", "reply": "wrong"}
+    (tmp_path / "rules.jsonl").write_text(json.dumps(rule), encoding="utf-8")
+    for method, more in (("no_context", "engine.rules=rules.jsonl"), ("golden", "")):
+        line = f"run method={method} dataset=demo engine=scripted limit=8 output_dir={method}"
+        kgqa(f"{line} {more}".strip())
+
+
+@pytest.mark.usefixtures("with_errors")
+def test_lower_value_of_an_own_metric_wins(
+    kgqa: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = kgqa("compare no_context golden metrics=errors --out c.json")
+    (row,) = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))["differences"]
+    assert (row["difference"], row["first_wins"], row["second_wins"]) == (100.0, 0, 8)
+    assert " golden wins " in out
+    monkeypatch.chdir(tmp_path)
+    explained = api.compare("no_context", "golden", metrics=["errors"]).choose_explained()
+    assert explained == ("golden", "no_context")
 
 
 PARTLY = """

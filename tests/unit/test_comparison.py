@@ -312,6 +312,22 @@ def test_alpha_decides_what_is_significant(alpha: float, is_significant: bool) -
 
 
 @pytest.mark.parametrize(
+    ("lower_is_better", "winner", "wins", "odds"),
+    [(set(), "A", "7 : 1", "odds 7.00"), ({"Errors"}, "B", "1 : 7", "odds 0.14")],
+    ids=["higher", "lower"],
+)
+def test_direction_decides_who_wins(
+    lower_is_better: set[str], winner: str, wins: str, odds: str
+) -> None:
+    shares = {"A": [1.0] * 7 + [0.0] * 3, "B": [0.0] * 7 + [1.0] + [0.0] * 2}
+    (difference,) = compare({"Errors": shares}, seed=0, alpha=0.1, lower_is_better=lower_is_better)
+    section = comparison_section([difference], 2.0, {"A": "A", "B": "B"})
+    row = dict(zip(section.header, section.rows[0], strict=True))
+    assert difference.difference == pytest.approx(60)
+    assert (row["result"], row["better on"], row["effect"]) == (f"{winner} wins", wins, odds)
+
+
+@pytest.mark.parametrize(
     ("changed", "points", "is_within"),
     [(0, 2, True), (0, 0.2, False), (20, 2, False)],
     ids=["equal", "narrow margin", "different"],

@@ -486,6 +486,18 @@ def test_verdicts_of_one_judge_are_tested_side_by_side(
     assert [note in each for each in notes] == [True]
 
 
+def test_lower_score_wins_side_by_side(
+    folder: Path, keys: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = Metric("errors", "Errors", lambda row: 1 - row.em, tested=True, lower_is_better=True)
+    monkeypatch.setitem(BUILT_IN, "errors", errors)
+    shutil.copytree(folder / "outputs", tmp_path / "outputs")
+    runs = [find_row(tmp_path / "outputs", keys[name]) for name in ("no_context", "trace")]
+    wins = {each.metric: each.wins for each in compare_scores(runs)[0]}
+    assert wins["Errors"] == wins["EM"]
+    assert wins["EM"][0] != wins["EM"][1]
+
+
 def test_damaged_trace_is_an_error_with_its_place(
     folder: Path, keys: dict[str, str], tmp_path: Path
 ) -> None:

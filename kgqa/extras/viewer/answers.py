@@ -14,7 +14,13 @@ from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import TRACE
 from kgqa.artifacts.verdicts import VERDICTS
-from kgqa.experiment.compare import collect_shares, find_bounds, name_runs, open_rows
+from kgqa.experiment.compare import (
+    collect_shares,
+    find_bounds,
+    find_lower_better,
+    name_runs,
+    open_rows,
+)
 from kgqa.extras.viewer.table import Row
 from kgqa.report.columns import MIXED_JUDGES, group_judges, group_texts, list_judges
 from kgqa.report.questions import QuestionRow, RunQuestions, is_right
@@ -126,4 +132,7 @@ def _compare(
 ) -> tuple[list[Difference], list[str]]:
     named = name_runs(open_rows(rows), common=True)
     scores, notes = collect_shares(named)
-    return compare_rows(scores, seed=0, bounds=find_bounds(named)), notes
+    differences = compare_rows(
+        scores, seed=0, bounds=find_bounds(named), lower_is_better=find_lower_better()
+    )
+    return differences, notes
