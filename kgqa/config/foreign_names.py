@@ -90,7 +90,8 @@ KEYS: dict[str, str] = {
     "system": _SYSTEM, "system_prompt": _SYSTEM,
     "few_shot": _SHOTS, "fewshot": _SHOTS, "n_shot": _SHOTS, "num_fewshot": _SHOTS, "shots": _SHOTS,
     "metric": _METRIC, "metrics": _METRIC,
-    "prompt": "To change a prompt, copy it: kgqa new prompt METHOD/NAME, e.g. kgqa new prompt trace/select",
+    "prompt": "To change a prompt, copy it: kgqa new prompt METHOD/NAME, e.g. kgqa new prompt trace/select. "
+    "To compare prompts: kgqa run -m prompts=shipped,FOLDER",
     "api_base": _SERVER, "base_url": _SERVER, "host": _SERVER, "url": _SERVER,
     "api_key": "Put the key into the environment variable OPENAI_API_KEY, or name another one: engine.api_key_env=NAME",
     "temperature": _GREEDY, "top_p": _GREEDY,

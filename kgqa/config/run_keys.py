@@ -83,6 +83,14 @@ class RunSettings:
         ),
         AddedLater(),
     ] = 1
+    prompts: Annotated[
+        str | None,
+        Setting(
+            "Folder with templates that replace kgqa's, e.g. short with short/reader/answer.j2. shipped: kgqa's own. "
+            "null: prompts/ of your folder before kgqa's."
+        ),
+        NotIdentity("the texts of its templates are in the hash of the code", reported=False),
+    ] = None
     max_parallel_questions: Annotated[
         Count | None,
         Setting(

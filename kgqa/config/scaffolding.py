@@ -11,7 +11,14 @@ from kgqa.config.files import config_files
 from kgqa.config.prompt_runs import list_prompt_runs
 from kgqa.errors import ConfigError, nearest
 from kgqa.util.hub import HUB_NAME
-from kgqa.util.places import package_conf, package_folder, prompt_folders, user_conf, user_folder
+from kgqa.util.places import (
+    own_prompt_folders,
+    package_conf,
+    package_folder,
+    shipped_prompts,
+    user_conf,
+    user_folder,
+)
 
 
 def write_scaffold(group: str, name: str, source: str = "") -> list[Path]:
@@ -57,7 +64,7 @@ def copy_prompt(name: str) -> Path:
     Raises:
         ConfigError: kgqa has no template of this name, or the copy exists.
     """
-    own, shipped = prompt_folders()
+    own, shipped = own_prompt_folders()[-1], shipped_prompts()
     original, copied = shipped / f"{name}.j2", own / f"{name}.j2"
     names = shipped_templates()
     if name not in names:
@@ -83,7 +90,7 @@ def copy_prompt(name: str) -> Path:
 
 def shipped_templates() -> list[str]:
     """Return the names of kgqa's templates, such as trace/select."""
-    folder = prompt_folders()[1]
+    folder = shipped_prompts()
     return sorted(
         file.relative_to(folder).with_suffix("").as_posix() for file in folder.rglob("*.j2")
     )
@@ -94,8 +101,8 @@ def find_unused_templates() -> dict[Path, str]:
 
     The user's own code and configurations can name such a template.
     """
-    own, shipped = prompt_folders()
-    if not own.is_dir() or own.resolve() == shipped.resolve():
+    own = own_prompt_folders()[0]
+    if not own.is_dir() or own.resolve() == shipped_prompts().resolve():
         return {}
     names = shipped_templates()
     unused = {}

@@ -7,9 +7,10 @@ from pathlib import Path
 from kgqa.artifacts.manifest import Own
 from kgqa.config.files import Config, config_file, flatten, is_own
 from kgqa.identity.program_code import find_data_files, find_modules
+from kgqa.prompting import list_own_templates
 from kgqa.scoring.own_metrics import list_own_metrics
 from kgqa.util.fs import sha256
-from kgqa.util.places import prompt_folders, user_folder
+from kgqa.util.places import user_folder
 
 
 def find_user_parts(config: Config) -> Own | None:
@@ -36,7 +37,7 @@ def hash_user_code(config: Config) -> dict[str, str]:
     targets |= {metric.target for metric in metrics}
     code = {file for target in targets for file in _code_files(str(target))}
     code |= {file for target in targets for file in _data_files(str(target))}
-    templates = set(prompt_folders()[0].rglob("*.j2"))
+    templates = set(list_own_templates())
     # another metric can be a function of the same module
     files = code | templates | {metric.file for metric in metrics}
     return {_display_path(file): sha256(file) for file in sorted(files)}

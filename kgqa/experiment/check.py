@@ -22,12 +22,13 @@ from kgqa.experiment.engines import RoleBinding, judge_nodes
 from kgqa.experiment.experiment import DEMONSTRATIONS_RANKER, RANKERS, Experiment
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
+from kgqa.identity.program_code import list_templates
 from kgqa.judge import ROLE
-from kgqa.prompting import find_missing_inputs, find_unsent_text
+from kgqa.prompting import find_missing_inputs, find_unsent_text, list_own_templates
 from kgqa.scoring.metrics import profile_formula
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Question
-from kgqa.util.places import prompt_folders
+from kgqa.util.places import SHIPPED
 from kgqa.util.registry import load_registered
 from kgqa.util.text import pluralize
 
@@ -84,7 +85,7 @@ def check(session: Session) -> Leaks:
 
 def _check_templates(session: Session) -> None:
     """Raise PromptError if the method's prompts of the user are invalid. A replay makes no calls to try them with."""
-    if prompt_folders()[0].is_dir() and not isinstance(session.cache, StoredCalls):
+    if list_own_templates() and not isinstance(session.cache, StoredCalls):
         # slow to import, and only for the user's prompts
         from kgqa.experiment.dry_run import check_templates
 
@@ -129,6 +130,11 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
             f"warning: engine=scripted gives no verdicts, so judge={experiment.name('judge')} leaves answers unscored. "
             "Choose a model for it: roles.judge=NAME, or write verdicts to engine.rules=FILE."
         )
+    if (prompts := experiment.settings.prompts) is not None and not _renders_own(experiment):
+        yield (
+            f"warning: prompts={prompts} has no effect: method={experiment.name('method')} renders none of its "
+            "templates. Those that it renders: kgqa new prompt"
+        )
     for file, hint in find_unused_templates().items():
         yield f"warning: {file}: no method renders this template. {hint}"
     for file, value in find_missing_inputs().items():
@@ -146,6 +152,18 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
         group = override_group(text)
         if group in SEARCH_GROUPS and group not in groups and value != "null":
             yield f"warning: {text} has no effect: method={experiment.name('method')} uses no {group}."
+
+
+def _renders_own(experiment: Experiment) -> bool:
+    """Return whether prompts= names kgqa's templates, or some that the method, its triples or the judge can render."""
+    if experiment.settings.prompts == SHIPPED or experiment.searches:
+        # the templates of retrievers are not listed
+        return True
+    programs: list[object] = [experiment.method, experiment.judge]
+    programs += [experiment.triples] if "triples" in experiment.method.uses else []
+    names = {name for program in programs if program for name in list_templates(program)}
+    folder = Path(str(experiment.settings.prompts)).expanduser()
+    return any((folder / f"{name}.j2").is_file() for name in names)
 
 
 def _has_silent_judge(experiment: Experiment) -> bool:

@@ -47,7 +47,7 @@ from kgqa.runtime.scheduler import WIDTH, CallRecord, Scheduler, with_search_pro
 from kgqa.runtime.services import Service
 from kgqa.types import Answer, Choice, Completion, Passage, Triple, Usage
 from kgqa.util.digests import digest
-from kgqa.util.places import prompt_folders
+from kgqa.util.places import own_prompt_folders
 
 T = TypeVar("T")
 # 450 characters, the mean of MuSiQue's and 2Wiki's paragraphs
@@ -140,7 +140,7 @@ def check_templates(session: Session) -> None:
     own = [
         name
         for name in sorted({name for program in programs for name in list_templates(program)})
-        if (prompt_folders()[0] / f"{name}.j2").is_file()
+        if any((folder / f"{name}.j2").is_file() for folder in own_prompt_folders())
     ]
     for name in own:
         compile_template(name)

@@ -23,7 +23,7 @@ from kgqa.protocols import Ranker
 from kgqa.runtime.folder import refuse_foreign_files, run_name
 from kgqa.types import Json, JsonObject
 from kgqa.util.digests import ids_digest
-from kgqa.util.places import outputs
+from kgqa.util.places import outputs, use_prompts
 
 Identify = Callable[[Experiment], dict[str, Json]]
 
@@ -33,6 +33,11 @@ def identify(experiment: Experiment) -> dict[str, Json]:
 
     A setting that cannot is declared so in its field, see `NotIdentity`.
     """
+    with use_prompts(experiment.settings.prompts):
+        return _identify(experiment)
+
+
+def _identify(experiment: Experiment) -> dict[str, Json]:
     config, uses = experiment.config, experiment.method.uses
     # first: it reports missing weights, and the rest takes longer
     answering = identify_engines(experiment)

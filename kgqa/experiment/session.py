@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from typing_extensions import Self
+
 from kgqa.artifacts.metrics import EngineUse, Throughput
 from kgqa.cache.in_flight import Done
 from kgqa.cache.store import CallCache
@@ -53,7 +55,7 @@ from kgqa.runtime.scheduler import WIDTH, Finished, Scheduler, with_search_progr
 from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
 from kgqa.types import Json
 from kgqa.util.loaders import free_loaded
-from kgqa.util.places import call_cache
+from kgqa.util.places import call_cache, use_prompts
 from kgqa.util.registry import load_registered
 
 if TYPE_CHECKING:
@@ -110,6 +112,10 @@ class Session(ExitStack):
         self.spent = Spent()
         if not self._lent:
             self.callback(self._pool.close)
+
+    def __enter__(self) -> Self:
+        self.enter_context(use_prompts(self.experiment.settings.prompts))
+        return super().__enter__()
 
     @cached_property
     def cache(self) -> CallCache:

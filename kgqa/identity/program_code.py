@@ -22,7 +22,7 @@ from kgqa.prompting import has_template, template_hash, template_names
 from kgqa.util.digests import text_digest
 from kgqa.util.fs import quick_sha256
 from kgqa.util.opened_files import list_opened_files
-from kgqa.util.places import outputs, package_folder, prompt_folders, user_folder
+from kgqa.util.places import outputs, package_folder, shipped_prompts, user_folder
 from kgqa.util.plugins import module_root
 from kgqa.util.settings import declared_fields
 
@@ -85,12 +85,7 @@ def _code_and_templates(start: str) -> tuple[dict[str, str], dict[str, str]]:
     code = {name: _unparse(tree) for name, tree in trees.items()}
     # it can compose names in any way, but names kgqa's prompts as its methods do
     if start.partition(".")[0] != "kgqa":
-        own, kgqas = prompt_folders()
-        names |= {
-            name
-            for name in shipped
-            if (own / f"{name}.j2").is_file() and not (kgqas / f"{name}.j2").is_file()
-        }
+        names |= {name for name in shipped if not (shipped_prompts() / f"{name}.j2").is_file()}
         code |= {
             os.path.relpath(file, user_folder()): quick_sha256(file)
             for file in find_data_files(start)

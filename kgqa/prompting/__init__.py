@@ -13,7 +13,7 @@ import json
 import os
 import re
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from kgqa.errors import PromptError, UnknownValue, nearest
 from kgqa.types import Json, Message, Prompt
 from kgqa.util.digests import text_digest
-from kgqa.util.places import package_conf, prompt_folders
+from kgqa.util.places import own_prompt_folders, package_conf, prompt_folders, shipped_prompts
 
 # the input of a call is the first of these values that kgqa's template uses
 INPUTS = ("question", "query", "passage", "text")
@@ -108,10 +108,9 @@ def find_missing_inputs() -> dict[Path, str]:
     """Return the user's copies of kgqa's templates without the input that the original shows, and its name."""
     from jinja2 import TemplateSyntaxError
 
-    own, shipped = prompt_folders()
     gaps = {}
-    for file in sorted(own.rglob("*.j2")) if own.is_dir() else ():
-        original = shipped / file.relative_to(own)
+    for folder, file in _list_own_files():
+        original = shipped_prompts() / file.relative_to(folder)
         if not original.is_file():
             continue
         values = _list_values(original)
@@ -130,8 +129,8 @@ def find_unsent_text() -> dict[Path, tuple[str, str]]:
     """
     from jinja2 import TemplateSyntaxError
 
-    own, texts = prompt_folders()[0], {}
-    for file in sorted(own.rglob("*.j2")) if own.is_dir() else ():
+    texts = {}
+    for _, file in _list_own_files():
         # a broken template is reported when it is rendered
         with suppress(TemplateSyntaxError):
             nodes = _parse(file).body
@@ -140,6 +139,21 @@ def find_unsent_text() -> dict[Path, tuple[str, str]]:
                 is_completion = any(getattr(node, "name", "") == "completion" for node in nodes)
                 texts[file] = text, "completion" if is_completion else "user"
     return texts
+
+
+def _list_own_files() -> Iterator[tuple[Path, Path]]:
+    """Yield the user's templates that are in use, each with its folder."""
+    for name in template_names():
+        for folder in prompt_folders():
+            if (file := folder / f"{name}.j2").is_file():
+                if folder != shipped_prompts():
+                    yield folder, file
+                break
+
+
+def list_own_templates() -> list[Path]:
+    """Return the files of the user's templates that are in use."""
+    return [file for _, file in _list_own_files()]
 
 
 def _find_text_outside(nodes: Sequence[Node]) -> str | None:
@@ -190,7 +204,7 @@ def compile_template(name: str) -> Template:
     try:
         return _environment(folders).get_template(f"{name}.j2")
     except TemplateNotFound as error:
-        searched = ", ".join(map(str, folders[:-1]))
+        searched = ", ".join(map(str, own_prompt_folders()))
         raise PromptError(
             f"{name}.j2: no such template in {searched}, nor among kgqa's. {_suggest(name)}"
         ) from error
@@ -209,7 +223,7 @@ def _suggest(name: str) -> str:
     released = program.removesuffix("_released")
     if released in yaml.safe_load((package_conf() / "downloads.yaml").read_text(encoding="utf-8")):
         return f"For the prompts of a released program: kgqa data download {released}"
-    return f"Create {prompt_folders()[0] / name}.j2"
+    return f"Create {own_prompt_folders()[-1] / name}.j2"
 
 
 def _block(template: Template, block: str, context: Context) -> str:

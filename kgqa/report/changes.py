@@ -93,7 +93,7 @@ def name_changes(folders: Sequence[Path], method: str) -> list[str]:
 
 def _name_file(name: str, sha256: str, hashes: Mapping[str, Sequence[str]]) -> str:
     """Return the name of a file, with the start of its hash unless a template is the only one of its name."""
-    is_template = name.startswith((_PROMPT, _OWN_PROMPTS))
+    is_template = name.startswith(_PROMPT) or name.endswith(".j2")
     is_only = is_template and len(set(hashes[name])) == 1
     return name if is_only else f"{name} {sha256[:_DIGITS]}"
 
@@ -114,11 +114,10 @@ def _list_hashes(manifest: Manifest) -> dict[str, tuple[str, str]]:
     own = manifest.own.files if manifest.own else {}
     prompts = {}
     for name, sha256 in manifest.prompts.items():
-        file = f"{_OWN_PROMPTS}{name}.j2"
-        prompts[f"{_PROMPT}{name}"] = (file if file in own else f"{_PROMPT}{name} of kgqa", sha256)
-    modules = {
-        name: (name, sha256) for name, sha256 in own.items() if not name.startswith(_OWN_PROMPTS)
-    }
+        # in prompts/ or in the folder of prompts=
+        file = next((each for each in own if each.endswith(f"/{name}.j2")), None)
+        prompts[f"{_PROMPT}{name}"] = (file or f"{_PROMPT}{name} of kgqa", sha256)
+    modules = {name: (name, sha256) for name, sha256 in own.items() if not name.endswith(".j2")}
     return {
         **modules,
         **prompts,

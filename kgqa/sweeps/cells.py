@@ -33,7 +33,7 @@ from kgqa.report.sweeps import join_numbers
 from kgqa.runtime.costs import Budget, limited
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Json
-from kgqa.util.places import call_cache
+from kgqa.util.places import call_cache, check_prompts
 
 # of a cell that needs no calls
 FINISHED = Estimated(0, 0, Range(), Range(), None)
@@ -239,7 +239,9 @@ def check_settings(cells: Sequence[Cell]) -> None:
     problems, results = dict[str, str](), list[tuple[int, str]]()
     for cell in cells:
         # many cells share settings
-        groups = {group: cell.config.get(group) for group in (*cell.config["choices"], "roles")}
+        groups = {
+            group: cell.config.get(group) for group in (*cell.config["choices"], "roles", "prompts")
+        }
         key = json.dumps(groups, sort_keys=True)
         if key not in problems:
             problems[key] = _find_wrong_setting(experiment_of(cell))
@@ -250,6 +252,7 @@ def check_settings(cells: Sequence[Cell]) -> None:
 def _find_wrong_setting(experiment: Experiment) -> str:
     """Return the error of the first wrong setting, or ""."""
     try:
+        check_prompts(experiment.settings.prompts)
         # these check more than single values
         _ = experiment.method, experiment.judge
         for group in experiment.choices.keys() - MIXED:

@@ -27,7 +27,7 @@ from kgqa.datasets.inventory import count_passages, count_questions
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.runtime.display import Display
 from kgqa.util.fs import sha256
-from kgqa.util.places import package_conf, prompt_folders
+from kgqa.util.places import own_prompt_folders, package_conf
 
 FROM_HUB = "hub"
 
@@ -91,7 +91,7 @@ def fetch_dataset(
             _download(name, source, folder, display)
     for file in files:
         display.line(f"{file}: {file.stat().st_size:,} bytes, sha256 {sha256(file)}")
-    for file in write_templates(files[0], source.templates, prompt_folders()[0]):
+    for file in write_templates(files[0], source.templates, own_prompt_folders()[-1]):
         display.line(
             f"{file}: method.prompt and the keys of experiment=…_released name it without the ending"
         )

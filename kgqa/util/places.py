@@ -6,10 +6,18 @@ The user's folder is the working directory, or the parent of `$KGQA_CONF`.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
 from kgqa.errors import ConfigError
+
+# the choice of prompts= for those of kgqa
+SHIPPED = "shipped"
+# prompts= of the run in this thread
+_run_prompts: ContextVar[str | None] = ContextVar("prompts", default=None)
 
 
 def package_folder() -> Path:
@@ -23,14 +31,57 @@ def conf_folders() -> tuple[Path, ...]:
     return (own, ours) if own.is_dir() and not own.samefile(ours) else (ours,)
 
 
-def prompt_folders() -> tuple[Path, Path]:
-    """Return the folders of templates, in the same order."""
-    return _prompt_folders(user_conf())
+def prompt_folders() -> tuple[Path, ...]:
+    """Return the folders of templates. The first one with a name wins."""
+    return _prompt_folders(user_conf(), _run_prompts.get())
 
 
 @cache  # each prompt of a run needs them
-def _prompt_folders(conf: Path) -> tuple[Path, Path]:
-    return conf.parent / "prompts", package_folder() / "prompts"
+def _prompt_folders(conf: Path, choice: str | None) -> tuple[Path, ...]:
+    own, shipped = conf.parent / "prompts", shipped_prompts()
+    if choice is None:
+        return own, shipped
+    # own code has templates that kgqa lacks
+    return (*([] if choice == SHIPPED else [Path(choice).expanduser()]), shipped, own)
+
+
+def own_prompt_folders() -> tuple[Path, ...]:
+    """Return the folders of templates without kgqa's."""
+    return tuple(folder for folder in prompt_folders() if folder != shipped_prompts())
+
+
+def shipped_prompts() -> Path:
+    """Return the folder of kgqa's templates."""
+    return package_folder() / "prompts"
+
+
+def check_prompts(choice: str | None) -> None:
+    """Raise ConfigError if the value of prompts= is no folder with templates."""
+    if choice is None or choice == SHIPPED:
+        return
+    if not any(Path(choice).expanduser().glob("*/*.j2")):
+        raise ConfigError(
+            f"prompts={choice}: no folder with templates, such as {choice}/reader/answer.j2. "
+            "Name such a folder, or prompts=shipped for those of kgqa"
+        )
+
+
+@contextmanager
+def use_prompts(choice: str | None) -> Iterator[None]:
+    """Search templates in a folder, in kgqa's and in the user's prompts/, in this order, while the block runs.
+
+    choice: the folder. shipped: only the last two. None: the default, prompts/ before those of kgqa.
+
+    Raises as `check_prompts`.
+    """
+    check_prompts(choice)
+    before = _run_prompts.get()
+    _run_prompts.set(choice)
+    try:
+        yield
+    finally:
+        # not `reset`, which fails if the block ends in another task
+        _run_prompts.set(before)
 
 
 @cache

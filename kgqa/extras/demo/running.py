@@ -28,7 +28,7 @@ from kgqa.runtime.folder import run_name
 from kgqa.scoring.questions import ScoredQuestion, score_question
 from kgqa.types import Json
 from kgqa.util.fs import sha256
-from kgqa.util.places import outputs, prompt_folders
+from kgqa.util.places import outputs, own_prompt_folders
 
 # the methods that TRACE is compared with
 BASELINES = ("no_context", "all_documents")
@@ -170,7 +170,7 @@ def _replay(experiment: Experiment, recording: Recording, folder: Path) -> DemoR
             if calls.missing
             else "answers differ"
         )
-        own = prompt_folders()[0]
+        own = own_prompt_folders()[0]
         remedy = (
             f"Your own {own}/ has other prompts. Run it in another folder"
             if own.is_dir()

@@ -67,7 +67,7 @@ from kgqa.util.fs import (
     replace_file,
     sha256,
 )
-from kgqa.util.places import outputs
+from kgqa.util.places import outputs, use_prompts
 
 REPORT = "report.md"
 # a dataset and a question's id
@@ -388,16 +388,17 @@ def _identity(
         for key, value in experiment.config["collect"].items()
         if key not in ("sources", "verdicts")
     }
-    identity: dict[str, Json] = {
-        "recipe": name,
-        "collect": settings,
-        "program": program_hash(recipe),
-    }
-    if recipe.sources:
-        identity |= {
-            "method": experiment.config["method"],
-            "code": hash_programs(experiment)["method"],
+    with use_prompts(experiment.settings.prompts):
+        identity: dict[str, Json] = {
+            "recipe": name,
+            "collect": settings,
+            "program": program_hash(recipe),
         }
+        if recipe.sources:
+            identity |= {
+                "method": experiment.config["method"],
+                "code": hash_programs(experiment)["method"],
+            }
     if recipe.uses_teacher:
         with Session(experiment) as session:
             identity["teacher"] = identity_of(
