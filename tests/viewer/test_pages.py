@@ -119,8 +119,8 @@ def test_filter_by_a_sweep_has_its_cells(text: str, names: str) -> None:
 
 def test_filter_of_repeats_has_them_below_their_mean(repeated: Path) -> None:
     rows = table.filter_rows(read_rows(repeated / "outputs"), "method=ircot")
-    kinds = [each.kind for each in table.group_cells(rows)]
-    assert kinds == ["mean", "run", "run", "run"]
+    grouped = [(each.kind, each.mean) for each in table.group_cells(rows)]
+    assert grouped == [("mean", ""), *[("run", "sweeps/rep/3")] * 3]
 
 
 def test_texts_bars_and_points_of_runs() -> None:
@@ -267,12 +267,14 @@ def test_repeats_are_folded_until_a_click(chromium: Browser, repeated: Path) -> 
     chromium.visit(viewing.address)
     shown = "[...document.querySelectorAll('.runs tbody tr')].filter((each) => each.offsetHeight).length"
     counts = [chromium.value(shown)]
-    # the second mean, then the sweep twice: what was open is open again
+    # the second mean, then the sweep twice: what was open is open again, also with a filter
     for selector in (".mean:nth-of-type(6) .fold", ".sweep .fold", ".sweep .fold"):
         chromium.value(f"document.querySelector('{selector}').click()")
         counts.append(chromium.value(shown))
+    chromium.visit(f"{viewing.base}?filter=method%3Dircot")
+    counts.append(chromium.value(shown))
     viewing.interrupt()
-    assert counts == [3, 6, 1, 6]
+    assert counts == [3, 6, 1, 6, 4]
 
 
 def test_plot_names_what_separates_a_run_from_cells() -> None:

@@ -109,7 +109,7 @@ class Viewer:
         rows = rows if order else group_cells(rows)
         page_rows = table.name_rows(rows[first : first + PAGE])
         return self._page(
-            request, "runs.html.j2", rows=page_rows, grouped=not (text or order), hints=table.explain_rows(page_rows),
+            request, "runs.html.j2", rows=page_rows, grouped=not order, hints=table.explain_rows(page_rows),
             first=first, count=len(rows), total=table.count_rows(rows), filter=text, remark=remark, sort=order,
             columns=table.columns_of(page_rows), beats=read_heartbeats(self._root), most=MAX_RUNS, example=example,
             warnings=table.warn_of_simulation(page_rows),

@@ -209,8 +209,10 @@ def group_cells(rows: Sequence[Row]) -> list[Row]:
     cells = {key for row in rows for key in (*row.runs, *row.failed, *row.means)}
     grouped = []
     for top in (row for row in rows if row.key not in cells):
-        grouped.append(top)
-        for cell in list_cells(top, listed):
+        # a mean is at the top if a filter omits its sweep
+        below = [top] if top.kind == "mean" else list_cells(top, listed)
+        grouped += [] if top.kind == "mean" else [top]
+        for cell in below:
             grouped += [cell, *(replace(run, mean=cell.key) for run in list_cells(cell, listed))]
         grouped += _choose_cells(top, top.failed, listed)
     return grouped
