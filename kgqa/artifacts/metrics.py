@@ -165,7 +165,9 @@ class Throughput(Artifact):
 
 
 class Retrieval(Artifact):
-    """`recall`, `all_gold`: by budget of passages. `by_hops`, `by_type`: `n`, and recall by budget, of each group.
+    """The retrieval of the questions that did not fail.
+
+    `recall`, `all_gold`: by budget of passages. `by_hops`, `by_type`: `n`, and recall by budget, of each group.
 
     `page_recall`: recall if any passage of the right page counts. Only if it differs, as on IIRC.
     `leaf_recall`: recall of all retrieved passages and of those under retrieved summaries. Only with summaries.

@@ -515,9 +515,11 @@ def measure(
 def _measure_retrieval(
     scored: Sequence[ScoredQuestion], ledger: Ledger, index: PoolIndex | None
 ) -> Retrieval:
-    """Measure the passages that each question retrieved: none if it failed."""
+    """Measure the passages of the questions that did not fail: a failure of the engine is no miss of the retriever."""
     retrieved = []
     for row in scored:
+        if row.prediction.error is not None:
+            continue
         evidence, titles = row.prediction.evidence or (), row.prediction.evidence_titles
         gold = gold_passages(row.question, index.find_titled if index else lambda _: ())
         ranks = gold_ranks(gold, evidence, titles), gold_ranks(gold_pages(gold), evidence, titles)
@@ -534,5 +536,5 @@ def _measure_retrieval(
         kind = row.question.hops, row.question.type
         retrieved.append(RetrievedPassages(evidence, *ranks, *kind, leaf_ranks, has_entities))
     # the passages of several searches have no order of relevance
-    ranked = ledger.answered[Search.__name__] <= len(retrieved)
+    ranked = ledger.answered[Search.__name__] <= len(scored)
     return summarise_retrieval(retrieved, ranked=ranked)

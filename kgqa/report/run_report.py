@@ -404,7 +404,8 @@ def summary_rows(summary: ScoreSummary, judged: JudgeMetrics | None = None) -> R
         )
         yield "TRAINED ON", ", ".join(counts)
     yield from _score_rows(summary, metrics.judge if metrics else judged)
-    yield from _retrieval_rows(metrics.retrieval if metrics else None)
+    if metrics and metrics.retrieval:
+        yield from _retrieval_rows(metrics.retrieval, has_failed=metrics.failed > 0)
     if summary.context_tokens is not None:
         yield "context tokens", f"{summary.context_tokens:,.0f} per question"
     if metrics:
@@ -549,16 +550,16 @@ def _cost_and_time_rows(metrics: Metrics) -> Rows:
         yield "this run took", f"{metrics.seconds:,.1f} s"
 
 
-def _retrieval_rows(retrieval: Retrieval | None) -> Rows:
-    if retrieval is None:
-        return
+def _retrieval_rows(retrieval: Retrieval, *, has_failed: bool) -> Rows:
+    """Yield the means of the questions that did not fail, with their number if some failed."""
+    of = f"  of {retrieval.n:,}" if has_failed else ""
     yield "passages", f"{retrieval.passages_per_question:.1f} per question"
     if retrieval.n:
-        yield "recall", _by_budget(retrieval, retrieval.recall)
+        yield "recall", _by_budget(retrieval, retrieval.recall) + of
         if retrieval.page_recall:
-            yield "recall of pages", _by_budget(retrieval, retrieval.page_recall)
+            yield "recall of pages", _by_budget(retrieval, retrieval.page_recall) + of
         shares = (f"@{budget} {retrieval.all_gold[budget]:.1f}" for budget in retrieval.budgets)
-        yield "all gold found", "  ".join(shares)
+        yield "all gold found", "  ".join(shares) + of
         if retrieval.leaf_recall is not None:
             yield "recall with leaves", f"{retrieval.leaf_recall:.1f}"
         if _has_no_order(retrieval):
@@ -566,7 +567,7 @@ def _retrieval_rows(retrieval: Retrieval | None) -> Rows:
     if retrieval.without_entities is not None:
         yield "without known entities", pluralize(retrieval.without_entities, "question")
     if retrieval.mrr is not None:
-        yield "reciprocal rank", f"{retrieval.mrr:.1f}"
+        yield "reciprocal rank", f"{retrieval.mrr:.1f}{of}"
     if retrieval.without_passages:
         yield "without passages", pluralize(retrieval.without_passages, "question")
 

@@ -32,7 +32,9 @@ class CitationScores:
 
 
 def cite_passages(traced: TracedQuestion) -> CitationScores:
-    """Score the passages of the chains, or the evidence of a method without chains."""
+    """Score the passages of the chains, or the evidence of a method without chains. A failed question has no scores."""
+    if traced.prediction.error is not None:
+        return CitationScores()
     chains = Notes.of(traced).chains
     cited = (
         {triple[-1] for chain in chains for triple in chain.triples}

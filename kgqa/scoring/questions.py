@@ -27,8 +27,8 @@ STRUCTURAL = "structural"
 class SupportScores:
     """Agreement of used passages with gold passages, as shares in 0..1.
 
-    All are None if the gold passages are unknown. Without used passages recall and F1 are 0, and precision and error
-    rate are None.
+    All are None if the gold passages are unknown, or the question failed. Without used passages recall and F1 are 0,
+    and precision and error rate are None.
     """
 
     # share of the gold passages that were used (IRCoT's paragraph recall)
@@ -42,7 +42,7 @@ class SupportScores:
 
 @dataclass(frozen=True, slots=True)
 class ScoredQuestion:
-    """A question with its prediction and scores, as shares in 0..1. A failed one has EM, F1 and support recall 0."""
+    """A question with its prediction and scores, as shares in 0..1. A failed one has EM and F1 0, and no support."""
 
     question: Question
     prediction: Prediction
@@ -330,7 +330,9 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
     evidence = prediction.passages_of(question)
     support = pool_support = SupportScores()
     if evidence is not None:
-        support = score_support(evidence if answer is not None else (), question.support)
+        # what a failed question would have used is unknown: its failure is no miss of the retriever
+        if answer is not None:
+            support = score_support(evidence, question.support)
         if question.passages:
             pool_support = score_support(
                 [passage.id for passage in question.passages], question.support

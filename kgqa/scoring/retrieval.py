@@ -140,6 +140,7 @@ def reciprocal_rank(ranks: Sequence[int | None]) -> float | None:
 def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool) -> Retrieval:
     """Return means in percent over the `n` questions with known gold passages. No passages count as 0.
 
+    rows: of the questions that did not fail.
     ranked: whether the passages are ordered by relevance. Those of several searches are not: only their recall within
     the fixed budget has a clear meaning.
 

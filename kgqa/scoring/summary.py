@@ -35,8 +35,8 @@ JUDGE = "judge"
 def summarise(rows: Sequence[ScoredQuestion]) -> ScoreSummary:
     """Return means in percent with 95 % intervals.
 
-    A failed question counts as 0 in EM, F1, containment, support recall and support F1. It does not count in support
-    precision and error rate. If all questions failed, scores are undefined.
+    A failed question counts as 0 in EM, F1 and containment. It does not count in the scores of support. If all
+    questions failed, scores are undefined.
     `context_tokens` and `figures` are means over the questions that report them, `figures_if_right` over those with
     EM 1 (KnowTrace §4.4). `given` scores all passages that come with the questions (TRACE Table 5).
 
@@ -108,7 +108,10 @@ def _scores(rows: Sequence[ScoredQuestion]) -> dict[str, Estimate]:
 
 
 def _cross_found_and_right(rows: Sequence[ScoredQuestion]) -> FoundAndRight | None:
-    """Count questions by whether all gold passages were used and the answer is right. None: support is unknown."""
+    """Count questions by whether all gold passages were used and the answer is right. None: support is unknown.
+
+    Failed questions are not counted.
+    """
     counts = Counter(
         (row.support.recall == 1, row.em == 1) for row in rows if row.support.recall is not None
     )

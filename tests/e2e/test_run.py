@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import stat
 import sys
 from collections.abc import Callable, Sequence
@@ -498,6 +499,18 @@ def test_retrieval_score_needs_one_answered_question(kgqa: Kgqa, fail: Fail, fai
     ran = kgqa("run", "method=retrieve_read", "limit=4", "max_failure_rate=1", *QUICK)
     assert ran.json("metrics.json")["failed"] == failed
     assert ("retrieval" in ran.json("metrics.json")) == (failed < 4)
+
+
+def test_failed_calls_are_no_retrieval_misses(kgqa: Kgqa, fail: Fail) -> None:
+    fail(2)
+    ran = kgqa("run", "method=retrieve_read", "limit=4", "max_failure_rate=1", *QUICK)
+    metrics = ran.json("metrics.json")
+    assert [metrics["scores"][name]["n"] for name in ("em", "support_recall")] == [4, 2]
+    assert sum(metrics["found_and_right"].values()) == 2
+    retrieval = metrics["retrieval"]
+    assert (retrieval["n"], retrieval["without_passages"], retrieval["ranked"]) == (2, 0, True)
+    assert retrieval["passages_per_question"] == retrieval["most_passages"] > 0
+    assert re.search(r"^recall +@2 .* of 2$", ran.out + ran.err, re.MULTILINE)
 
 
 def test_failed_questions_are_named_with_every_score(kgqa: Kgqa, fail: Fail) -> None:

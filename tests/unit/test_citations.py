@@ -50,6 +50,12 @@ def traced(
 RIGHT = [(0, "was born in town"), (1, "wrote book")]
 
 
+def test_failed_question_cites_nothing_wrong() -> None:
+    failed = Prediction("q0", None, error="no reply", evidence=())
+    question = replace(traced(0), prediction=failed)
+    assert (cite_passages(question), cite_sentences(question)) == (CitationScores(),) * 2
+
+
 @pytest.mark.parametrize(
     ("question", "passages", "sentences"),
     [

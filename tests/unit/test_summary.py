@@ -102,21 +102,21 @@ def test_scores_of_a_question_are_percentages() -> None:
     assert percent_scores(RIGHT, None)["em"] is None
 
 
-def test_failed_questions_score_zero() -> None:
+def test_failed_questions_score_zero_in_answers_only() -> None:
     scores = summarise([RIGHT, HALF, FAILED, EMPTY]).scores
     assert [scores["em"].mean, scores["f1"].mean] == pytest.approx([25, 100 * (1 + 2 / 3) / 4])
     assert scores["em"].n == scores["f1"].n == 4
     f1 = as_json(scores["f1"])
     assert 0 <= f1["low"] < f1["mean"] < f1["high"] <= 100
-    assert scores["support_recall"].mean == pytest.approx(100 * (1 + 0.5 + 0 + 0) / 4)
+    assert scores["support_recall"].mean == pytest.approx(100 * (1 + 0.5 + 0) / 3)
     assert scores["support_precision"].mean == pytest.approx(100 * (1 + 0.25) / 2)
     assert [scores[f"support_{name}"].n for name in ("recall", "precision", "error_rate")] == [
-        4,
+        3,
         2,
         2,
     ]
     assert scores["support_error_rate"].mean == pytest.approx(100 * (0 + 0.75) / 2)
-    assert scores["support_f1"].mean == pytest.approx(100 * (1 + 1 / 3) / 4)
+    assert scores["support_f1"].mean == pytest.approx(100 * (1 + 1 / 3) / 3)
     scores = summarise([RIGHT, HALF, FAILED, row("q5", answer="It is in Paris.")]).scores
     assert (scores["containment"], scores["em"].mean) == (estimate([1.0, 1.0, 0.0, 1.0]), 25)
 
@@ -130,7 +130,7 @@ def test_wording_figures_and_gold_passages() -> None:
     assert summarise([HALF, FAILED]).figures_if_right is None
     lucky = row("q5", evidence=("a",))
     assert summarise([RIGHT, HALF, FAILED, EMPTY, lucky]).found_and_right == FoundAndRight(
-        found_right=1, found_wrong=0, missed_right=1, missed_wrong=3
+        found_right=1, found_wrong=0, missed_right=1, missed_wrong=2
     )
     untold = summarise([row(support=frozenset())])
     assert (untold.found_and_right, untold.scores["support_recall"]) == (None, UNDEFINED)
