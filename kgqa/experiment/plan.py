@@ -51,6 +51,8 @@ TOO_DIFFERENT = (
     "{rows}: the repeats differ by so much that no number of questions shows {points:g} points. Use more repeats, e.g. "
     "repeats=10."
 )
+# in place of points
+NO_DIFFERENCE = "none"
 # keys of a pilot that choose its questions or its folder
 _OWN_KEYS = ("limit", "sample", "sample_by", "ids", "shard", "output_dir", "run_name")
 
@@ -128,7 +130,7 @@ def plan_comparison(
                 pilot.n,
             )
         ]
-        *of_all, of_pilot_questions = (None if each is None else f"{each:.1f}" for each in smallest)
+        *of_all, of_pilot_questions = map(_show_points, smallest)
         planned.append(
             (
                 MarkedCell(
@@ -188,6 +190,7 @@ def plan_comparison(
             else []
         ),
         Legend("pilot shows", "Pilot shows: the difference that the questions of the pilot show."),
+        *([f"{NO_DIFFERENCE}: so few questions show no difference."] if _has_none(planned) else []),
         *_note_common(pilot_questions, chain.from_iterable(costs.values())),
     )
     heading = "\n".join([*describe_runs(runs, names), *notes])
@@ -214,6 +217,17 @@ def _count_questions(run: AnsweredQuestions, most: int) -> int | None:
     # a plan needs no data
     except KgqaError:
         return None
+
+
+def _show_points(points: float | None) -> str | None:
+    """Return the difference that some questions show."""
+    if points is None:
+        return None
+    return NO_DIFFERENCE if math.isinf(points) else f"{points:.1f}"
+
+
+def _has_none(rows: Iterable[Sequence[Value]]) -> bool:
+    return any(NO_DIFFERENCE in row for row in rows)
 
 
 def _describe_all(questions: int | None) -> list[str]:

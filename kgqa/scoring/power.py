@@ -101,15 +101,27 @@ class _Spread:
     deviation: float
     repeat_error: float
 
+    @property
+    def is_exact(self) -> bool:
+        """Return whether the test is McNemar's exact one."""
+        return self.binary and not self.repeat_error
+
     def needed(self, points: float, power: float, alpha: float) -> int | None:
         """Return the number of questions that shows a difference of `points`, or None if no number does."""
-        if self.binary and not self.repeat_error:
+        if self.is_exact:
             return _count_exactly(self.share, points / 100, power, alpha)
         square = points**2 - (_quantiles(power, alpha) * self.repeat_error) ** 2
         if square <= 0:
             return None
         count = questions_needed(math.sqrt(square), self.deviation, power=power, alpha=alpha)
         return min(count or 2, MOST)
+
+    def shown(self, questions: int, power: float, alpha: float) -> float | None:
+        """Return the difference in points that some questions show, or None without a spread."""
+        if self.is_exact:
+            return 100 * _find_exactly(questions, self.share, power, alpha)
+        error = math.hypot(self.deviation / math.sqrt(questions), self.repeat_error)
+        return _quantiles(power, alpha) * error or None
 
 
 def _quantiles(power: float, alpha: float) -> float:
@@ -137,6 +149,18 @@ def _count_exactly(share: float, difference: float, power: float, alpha: float) 
     )
 
 
+@cache
+def _find_exactly(questions: int, share: float, power: float, alpha: float) -> float:
+    """Return the difference that McNemar's exact test shows: the inverse of `_count_exactly`."""
+    from scipy.optimize import brentq
+
+    def missing(difference: float) -> float:
+        return power - mcnemar_power(questions, max(share, difference), difference, alpha)
+
+    # below 6 questions, p is at least 0.06
+    return float(brentq(missing, 0.0, 1.0, xtol=1e-6)) if missing(1.0) <= 0 else math.inf
+
+
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
     """Return about the first number that holds, by bisection."""
     while low + 1 < high:
@@ -148,12 +172,13 @@ def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
 def find_detectable_points(
     pilot: Difference, questions: int, *, power: float = POWER, alpha: float = ALPHA
 ) -> float | None:
-    """Return the difference in points that this number of questions shows, by the normal approximation.
+    """Return the smallest difference in points that this number of questions shows: the inverse of `plan_questions`.
 
-    With repeats: with as many as the pilot has. None if the spread is not known, because no question of the pilot
-    differs.
+    With repeats: with as many as the pilot has. Infinity if so few questions show no difference. None if the spread is
+    not known, because no question of the pilot differs.
     """
-    if not pilot.deviation:
+    differing = sum(pilot.wins)
+    if not differing:
         return None
-    error = math.hypot(pilot.deviation / math.sqrt(questions), pilot.repeat_error)
-    return _quantiles(power, alpha) * error
+    spread = _Spread(pilot.binary, differing / pilot.n, pilot.deviation, pilot.repeat_error)
+    return spread.shown(questions, power, alpha)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,6 +58,29 @@ def test_planned_questions_show_the_difference(points: float, discordant: float)
 
 def test_equal_runs_are_rarely_different() -> None:
     assert mcnemar_power(200, 0.3, 0.0) <= 0.06
+
+
+@pytest.mark.parametrize("discordant", [0.05, 0.2, 0.55])
+@pytest.mark.parametrize("questions", [40, 160])
+def test_shown_points_need_as_many_questions(questions: int, discordant: float) -> None:
+    wins = round(200 * discordant)
+    # the first is better on each question that differs
+    first, second = [1.0] * 200, [0.0] * wins + [1.0] * (200 - wins)
+    one_sided = compare({"EM": {"A": first, "B": second}}, seed=0)[0]
+    points = find_detectable_points(one_sided, questions, alpha=0.05 / 3)
+    assert points is not None
+    shown = mcnemar_power(questions, max(discordant, points / 100), points / 100, 0.05 / 3)
+    assert shown == pytest.approx(0.8, abs=1e-4)
+    needed, _ = plan_questions(one_sided, points, alpha=0.05 / 3)
+    assert needed == pytest.approx(questions, abs=2)
+
+
+@pytest.mark.parametrize(("questions", "is_shown"), [(5, False), (6, True)])
+def test_five_questions_show_no_difference(questions: int, is_shown: bool) -> None:
+    # p of five wins of five is 2 / 32
+    points = find_detectable_points(pilot(0.5), questions)
+    assert points is not None
+    assert math.isfinite(points) is is_shown
 
 
 def test_power_of_graded_scores_is_approximate() -> None:
