@@ -212,6 +212,8 @@ _LIST = (
     ),
 )
 BUILT_IN = {metric.name: metric for metric in _LIST}
+# of the columns of `kgqa.report.columns` that are no metrics
+_LABELS_OF_JUDGES = ("judge accuracy", "judge accuracy, corrected")
 
 
 class _Registry(Mapping[str, Metric]):
@@ -235,11 +237,24 @@ class _Registry(Mapping[str, Metric]):
         if clashes := own.keys() & BUILT_IN.keys():
             file = own[min(clashes)].file
             raise ConfigError(f"{file}: kgqa has a metric of this name. Rename the file")
+        _check_labels(own.values())
         return (
             {**BUILT_IN, **{name: _wrap(name, metric) for name, metric in own.items()}}
             if own
             else BUILT_IN
         )
+
+
+def _check_labels(own: Iterable[OwnMetric]) -> None:
+    """Raise ConfigError if a metric has the label of another score: tables and comparisons name scores by labels."""
+    labels = (*(metric.label for metric in BUILT_IN.values()), *_LABELS_OF_JUDGES)
+    owners = {label.casefold(): "kgqa" for label in labels}
+    for metric in own:
+        owner = owners.setdefault(metric.label.casefold(), str(metric.file))
+        if owner != str(metric.file):
+            raise ConfigError(
+                f"{metric.file}: {owner} has a score with the label {metric.label}. Write another label: in this file"
+            )
 
 
 def _wrap(name: str, metric: OwnMetric) -> Metric:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,10 @@ import pytest
 from kgqa.artifacts.metrics import Estimate, Metrics
 from kgqa.artifacts.predictions import Prediction
 from kgqa.errors import ConfigError, UsageError
+from kgqa.report.columns import CORRECTED_ACCURACY, JUDGE_ACCURACY
 from kgqa.report.warnings import find_undefined_metrics
 from kgqa.scoring.own_metrics import OwnMetric, check_own_metrics, list_own_metrics
-from kgqa.scoring.questions import collect_shares, prediction_lines, score_questions
+from kgqa.scoring.questions import METRICS, collect_shares, prediction_lines, score_questions
 from kgqa.scoring.summary import summarise
 from kgqa.types import Question
 from kgqa.util.redaction import function_line
@@ -91,6 +94,41 @@ def test_wrong_yaml_names_line_and_form(
     assert message in check_own_metrics()[file]
     with pytest.raises(UsageError, match=re.escape(message)):
         list_own_metrics()
+
+
+@pytest.fixture
+def write_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Return a function that writes the file of a metric into an own folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "labeled_metric", raising=False)
+    (tmp_path / "conf/metric").mkdir(parents=True)
+
+    def write(name: str, *lines: str) -> Path:
+        file = tmp_path / f"conf/metric/{name}.yaml"
+        file.write_text("\n".join(["_target_: labeled_metric.one", *lines]))
+        return file
+
+    (tmp_path / "labeled_metric.py").write_text("def one(question, answer):\n    return 1.0\n")
+    return write
+
+
+@pytest.mark.parametrize("label", ["EM", "em", "noise", JUDGE_ACCURACY, CORRECTED_ACCURACY])
+def test_label_of_a_score_of_kgqa_is_rejected(
+    write_metric: Callable[..., Path], label: str
+) -> None:
+    file = write_metric("mine", f"label: {label}")
+    message = f"{file}: kgqa has a score with the label {label}. Write another label: in this file"
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        list(METRICS)
+
+
+def test_equal_labels_name_both_files(write_metric: Callable[..., Path]) -> None:
+    first, second = (write_metric(name, "label: Mine") for name in ("first", "second"))
+    with pytest.raises(
+        ConfigError, match=re.escape(f"{second}: {first} has a score with the label Mine.")
+    ):
+        list(METRICS)
 
 
 COUNTED = """
