@@ -11,6 +11,7 @@ from typing import Any
 
 from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.types import Question
+from kgqa.util.jsonio import encode_json
 from kgqa.util.places import conf_folders
 from kgqa.util.plugins import import_member
 from kgqa.util.redaction import describe_error, function_line
@@ -107,4 +108,9 @@ def _load_metric(file: Path) -> OwnMetric:
     except TypeError as error:
         raise ConfigError(f"{function_line(function)}: must take (question, answer)") from error
     label = str(node.get("label") or file.stem.replace("_", " "))
-    return OwnMetric(file, target, function, label, bool(node.get("lower_is_better")))
+    lower_is_better = node.get("lower_is_better", False)
+    if not isinstance(lower_is_better, bool):
+        raise ConfigError(
+            f"{file}: lower_is_better: must be true or false, not {encode_json(lower_is_better).decode()}"
+        )
+    return OwnMetric(file, target, function, label, lower_is_better)

@@ -131,6 +131,15 @@ def test_equal_labels_name_both_files(write_metric: Callable[..., Path]) -> None
         list(METRICS)
 
 
+@pytest.mark.parametrize("value", ["maybe", "3", '"no"', "null"])
+def test_direction_is_true_or_false(write_metric: Callable[..., Path], value: str) -> None:
+    file = write_metric("mine", f"lower_is_better: {value}")
+    with pytest.raises(
+        ConfigError, match=re.escape(f"{file}: lower_is_better: must be true or false, not ")
+    ):
+        list_own_metrics()
+
+
 COUNTED = """
 calls = []
 
