@@ -642,7 +642,8 @@ def test_sweep_names_its_keys_and_its_cells(viewing: Viewing) -> None:
     (row,) = re.findall(r'<tr data-key="sweeps/lengths".*?</tr>', viewing.get("/"), re.DOTALL)
     texts = [text for text in re.findall(r">([^<>]+)<", row) if text.strip()]
     assert texts[:5] == ["▾", "sweep lengths", "by max_answer_tokens", "·", "✓ 3 of 3 cells"]
-    assert '<a href="/sweep/sweeps/lengths">report</a>' in row
+    assert '<a href="/sweep/sweeps/lengths">sweep lengths</a>' in row
+    assert '<a href="/plots?run=sweeps/lengths">plots</a>' in row
 
 
 @pytest.mark.parametrize("hash_", ["sha256-", "older-"], ids=["this version", "older"])
