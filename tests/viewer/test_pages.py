@@ -277,6 +277,19 @@ def test_repeats_are_folded_until_a_click(chromium: Browser, repeated: Path) -> 
     assert counts == [3, 6, 1, 6, 4]
 
 
+@pytest.mark.parametrize(
+    ("rows", "is_allowed"),
+    [(["run"], False), (["run", "run"], True), (["sweep"], True)],
+    ids=["one run", "two runs", "a sweep"],
+)
+def test_side_by_side_needs_two_rows(browser: Browser, rows: list[str], is_allowed: bool) -> None:
+    for number, kind in enumerate(rows):
+        place = ".sweep" if kind == "sweep" else f".of-sweep:nth-child({number + 1} of .of-sweep)"
+        browser.value(f"document.querySelector('{place} input').click()")
+    button = "document.querySelector('[formaction=\"/compare\"]')"
+    assert browser.value(f"{button}.disabled") is not is_allowed
+
+
 def test_plot_names_what_separates_a_run_from_cells() -> None:
     cells = [row("a", 50.0, passages="3", beam="1"), row("b", 40.0, passages="5", beam="1")]
     sweep = replace(row("s", kind="sweep"), axes=("passages",), runs=("a", "b"))

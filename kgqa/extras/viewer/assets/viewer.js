@@ -1,4 +1,4 @@
-// Refresh what changes while work runs, fold sweeps, hide the token, and move the focus to the search box with "/".
+// Refresh what changes while work runs, fold sweeps, count ticks, hide the token, and move the focus to the search box with "/".
 
 const PERIOD = 2000; // milliseconds between two requests
 
@@ -38,6 +38,16 @@ for (const button of document.querySelectorAll(".fold")) {
   });
 }
 foldRows();
+
+/** Allows "side by side" for two ticked rows or more, or for a sweep. */
+function allowComparison() {
+  const ticked = [...document.querySelectorAll("#runs input:checked")];
+  const isSweep = ticked.some((box) => box.closest("tr").classList.contains("sweep"));
+  for (const button of document.querySelectorAll("#runs [formaction='/compare']")) button.disabled = ticked.length < 2 && !isSweep;
+}
+
+document.getElementById("runs")?.addEventListener("change", allowComparison);
+addEventListener("pageshow", allowComparison); // also after "back", which keeps the ticks
 
 for (const plot of document.querySelectorAll("svg.plot:not(.narrow)")) {
   const link = document.createElement("a"); // saves the figure for a paper
