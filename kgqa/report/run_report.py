@@ -301,7 +301,7 @@ def scores_section(
     text = f"Scored by the {summary.profile_text}, in percent, with 95 % intervals in brackets."
     failed = "Failed questions count as wrong."
     if summary.answered:
-        failed += f" The second value is of the {summary.answered_text} only."
+        failed += f" The second value, or a single one, is of the {summary.answered_text} only."
     return Section("Scores", (), list(summary_rows(summary, judged)), (text, failed, *notes))
 
 
@@ -513,7 +513,7 @@ def _score_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> Rows:
             )
             yield (
                 f"{metric.label}{mark}",
-                f"{score}  of all, {only} of {only.n:,}" if only else str(score),
+                _with_counts(score, only) if only else str(score),
             )
     if judged:
         yield f"{JUDGE_ACCURACY} ({judged.judge})", accuracy_text(judged)
@@ -522,6 +522,13 @@ def _score_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> Rows:
             "answers",
             f"{wording.words:.1f} words on average, {wording.abstained:.1f} % abstained",
         )
+
+
+def _with_counts(score: Estimate, answered: Estimate) -> str:
+    """Return a score with its number of questions, and the same of the answered ones if they are not the same."""
+    if score.n == answered.n:
+        return f"{score}  of {score.n:,}"
+    return f"{score}  of {score.n:,}, {answered} of {answered.n:,}"
 
 
 def _cost_and_time_rows(metrics: Metrics) -> Rows:
