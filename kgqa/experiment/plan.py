@@ -109,7 +109,8 @@ def plan_comparison(
         for pilot in pilots
     ]
     most = max(MOST if cautious is None else cautious for _, cautious in plans)
-    available = _count_questions(runs["A"][0], max(most, ENOUGH))
+    # one more, so that the dataset is not taken for one of this size
+    available = _count_questions(runs["A"][0], max(most, ENOUGH) + 1)
     # the questions that the dataset has, if they are fewer than planned
     all_of_it = available if available is not None and available < most else None
     planned: list[tuple[Value, ...]] = []

@@ -486,6 +486,17 @@ def test_plan_needs_no_more_than_the_dataset_has(kgqa: Kgqa, limit: int, advice:
     assert "the cautious number, at most 36," in planned
 
 
+def test_small_plan_is_not_all_of_a_larger_dataset(kgqa: Kgqa) -> None:
+    demo = resources.files("kgqa.datasets").joinpath("demo.jsonl").read_text(encoding="utf-8")
+    # the same questions with other ids: 72
+    more = demo.replace('"id": "', '"id": "more_')
+    Path("own.jsonl").write_text(demo + more, encoding="utf-8")
+    ran = ("dataset=demo", "dataset.path=own.jsonl", "limit=10", *QUICK)
+    sweep = kgqa("run", "-m", "method=golden,no_context", *ran).folder
+    planned = kgqa("plan", str(sweep), "difference=60", "metrics=f1").out
+    assert "Run the methods on 40 or more: limit=40." in planned
+
+
 NO_SPREAD, NO_PRICE = "–: no question of the pilot differs.", "USD: – if a model has no price."
 PRICES = "model.prices.input=1 model.prices.cached=1 model.prices.output=1"
 
