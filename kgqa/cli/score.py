@@ -191,7 +191,9 @@ def plan(args: Namespace, terminal: Terminal) -> None:
         # a result of the plan, also in a pipe
         terminal.line(f"next: {planned.command}", folds=False)
     else:
-        terminal.suggest("compare", *args.positionals)
+        # with the same baseline and metrics, it corrects for the tests of the plan
+        keys = [each for each in args.overrides if parse_override(each).group != "power"]
+        terminal.suggest("compare", *args.positionals, *keys)
 
 
 def explain(args: Namespace, terminal: Terminal) -> None:

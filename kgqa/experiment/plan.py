@@ -34,7 +34,7 @@ from kgqa.experiment.selection import GIVEN, QuestionSelection
 from kgqa.report.evaluation import describe_level
 from kgqa.report.page import Tables
 from kgqa.report.section import Legend, MarkedCell, Section, Value
-from kgqa.scoring.comparison import ALPHA, Difference, count_pairs
+from kgqa.scoring.comparison import ALPHA, Difference, count_families
 from kgqa.scoring.power import ENOUGH, MOST, find_detectable_points, plan_questions
 from kgqa.scoring.repeats import compare_rows
 from kgqa.util.text import duration, pluralize
@@ -51,6 +51,8 @@ TOO_DIFFERENT = (
     "{rows}: the repeats differ by so much that no number of questions shows {points:g} points. Use more repeats, e.g. "
     "repeats=10."
 )
+FEWER_TESTS = "Fewer tests need fewer questions: set metrics=f1 here and in kgqa compare"
+OF_PAIRS = ", or baseline=ROW with the letter or the name of a run"
 # in place of points
 NO_DIFFERENCE = "none"
 # keys of a pilot that choose its questions or its folder
@@ -98,8 +100,10 @@ def plan_comparison(
     pilots = compare_rows(
         choose_metrics(scores, metrics), seed, baseline=reference, bounds=find_bounds(runs)
     )
-    pairs = count_pairs(pilots)
-    tests, alphas = sum(pairs.values()), {each: ALPHA / count for each, count in pairs.items()}
+    # kgqa compare corrects for the same tests
+    tests = count_families(pilots)
+    alphas = {each: ALPHA / count for each, count in tests.items()}
+    pairs = len({(pilot.first, pilot.second) for pilot in pilots})
     pilot_questions = len(runs["A"][0].questions)
     plans = [
         tuple(
@@ -118,7 +122,7 @@ def plan_comparison(
     too_different = list[str]()
     for pilot, (needed, cautious) in zip(pilots, plans, strict=True):
         # of many pairs, these rows would hide the others
-        if needed is None and cautious is not None and tests > 1:
+        if needed is None and cautious is not None and pairs > 1:
             unknown.append((pilot, cautious))
             continue
         if cautious is None:
@@ -154,7 +158,7 @@ def plan_comparison(
     of_pilot = ("pilot shows", "pilot questions", "pilot difference")
     header = ("runs", "metric", needed_for, "cautious", *of_dataset, *costs_of_it, *of_pilot)
     test = "McNemar's exact test or the normal approximation"
-    level = f"p < {ALPHA:g} {describe_level(pairs)}" if tests > 1 else f"p < {ALPHA:g}"
+    level = describe_level(ALPHA, tests)
     at_most = f", at most {all_of_it:,}" if all_of_it else ""
     texts = (
         *_warn_of_size(pilot_questions, available),
@@ -165,15 +169,15 @@ def plan_comparison(
             else []
         ),
         *(
-            ["For fewer rows: metrics=f1, or baseline=ROW with the letter or the name of a run."]
-            if tests > 1 and not (metrics or baseline)
+            [FEWER_TESTS + OF_PAIRS * (pairs > 1)]
+            if len(pilots) > 1 and not (metrics or baseline)
             else []
         ),
         f"Questions: the number that shows {points:g} points with power {power:g}, by {test}, at {level}.",
         *(
             ["–: no question of the pilot differs."]
             # pairs of many without one are not in the table
-            if tests == 1
+            if pairs == 1
             and any(needed is None and cautious is not None for needed, cautious in plans)
             else []
         ),

@@ -11,7 +11,7 @@ from kgqa.artifacts.run import UPPER_BOUNDS
 from kgqa.report.columns import JUDGE_ACCURACY
 from kgqa.report.run_report import breakdown_sections, judge_sections, scores_section
 from kgqa.report.section import Legend, MarkedCell, Section, Value
-from kgqa.scoring.comparison import ALPHA, HOLM, Difference, count_pairs
+from kgqa.scoring.comparison import ALPHA, HOLM, Difference, count_families
 from kgqa.scoring.power import ENOUGH, bound_questions
 from kgqa.scoring.questions import METRICS
 from kgqa.util.text import pluralize
@@ -286,10 +286,7 @@ def comparison_section(
         needed,
     )
     alpha = differences[0].alpha if differences else ALPHA
-    pairs = count_pairs(differences) if correction != "none" else {}
-    divided = (
-        f" at p < {alpha:g} {describe_level(pairs)}" if max(pairs.values(), default=1) > 1 else ""
-    )
+    tests = count_families(differences) if correction != "none" else {}
     pair = "first run minus second run" if baseline is None else f"run minus {names[baseline]}"
     higher = "first run" if baseline is None else "run"
     test = "McNemar's exact test for right or wrong, a paired permutation test for others"
@@ -308,7 +305,8 @@ def comparison_section(
         ),
         Legend(
             needed,
-            f"{needed}: questions that show {wanted:g} points with power 0.8{divided}, cautiously as kgqa plan"
+            f"{needed}: questions that show {wanted:g} points with power 0.8 at {describe_level(alpha, tests)}, "
+            f"cautiously as kgqa plan"
             f"{', –: none, because the repeats differ by too much' if has_repeats else ''}.",
         ),
         *_warn_of_few(differences, wanted),
@@ -318,7 +316,7 @@ def comparison_section(
             each,
             wanted,
             names,
-            alpha / pairs.get(each.upper_bound, 1),
+            alpha / tests.get(each.upper_bound, 1),
             f" {APART}" if each.upper_bound and _has_families(differences, correction) else "",
         )
         for each in differences
@@ -326,17 +324,20 @@ def comparison_section(
     return Section("Differences", header, rows, texts, optional=4)
 
 
-def describe_level(pairs: Mapping[bool, int]) -> str:
-    """Return by how many pairs p is divided, without and with an upper bound."""
-    without, with_bound = (pluralize(pairs.get(each, 0), "pair") for each in (False, True))
-    if len(pairs) > 1:
-        return f"divided by {without}, with {BOUNDS} by {with_bound}"
-    return f"divided by {pluralize(sum(pairs.values()), 'pair')}"
+def describe_level(alpha: float, tests: Mapping[bool, int]) -> str:
+    """Return the p-value for which questions are counted. tests: their number by family, see `count_families`."""
+    level = f"p < {alpha:g}"
+    levels = [
+        f"{level} divided by {count:,} tests" if count > 1 else level
+        for count in tests.values() or [1]
+    ]
+    # those with an upper bound are the second family
+    return f", with {BOUNDS} ".join(dict.fromkeys(levels))
 
 
 def _has_families(differences: Sequence[Difference], correction: str) -> bool:
     """Return whether rows with an upper bound are corrected apart from the others."""
-    return correction != "none" and len(count_pairs(differences)) > 1
+    return correction != "none" and len(count_families(differences)) > 1
 
 
 def _describe_families(differences: Sequence[Difference], correction: str) -> str:

@@ -129,10 +129,9 @@ def adjust(
     return adjusted
 
 
-def count_pairs(differences: Iterable[Difference]) -> dict[bool, int]:
-    """Return the number of pairs of runs without and with an upper bound, each if there are any."""
-    pairs = {(each.first, each.second): each.upper_bound for each in differences}
-    return dict(sorted(Counter(pairs.values()).items()))
+def count_families(differences: Iterable[Difference]) -> dict[bool, int]:
+    """Return the number of tests without and with an upper bound, each if there are any: see `correct`."""
+    return dict(sorted(Counter(each.upper_bound for each in differences).items()))
 
 
 def pair_runs(runs: Sequence[str], baseline: str | None = None) -> list[tuple[str, str]]:

@@ -54,11 +54,12 @@ def test_show_and_report_suggest_a_command(
     [
         (4, "plan mine", "run -m method=all_documents,golden,no_context "),
         (36, "plan mine", "compare mine"),
+        (36, "plan mine power=0.9 metrics=f1", "compare mine metrics=f1"),
         (4, "compare mine", "explain outputs/demo/all_documents/"),
         (4, "compare mine baseline=no_context", "explain outputs/demo/all_documents/"),
         (4, "compare mine/golden mine/no_context", "explain outputs/demo/golden/"),
     ],
-    ids=["small pilot", "complete pilot", "runs", "baseline", "upper bound"],
+    ids=["small pilot", "complete pilot", "metrics", "runs", "baseline", "upper bound"],
 )
 def test_plan_and_compare_suggest_a_command(
     kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, limit: int, command: str, expected: str

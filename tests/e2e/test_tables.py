@@ -527,9 +527,25 @@ def test_plan_of_many_pairs_is_short(kgqa: Kgqa) -> None:
     assert "EM: in 3 pairs no question of the pilot differs" in planned
     assert "golden – no_context  EM" not in planned
     assert planned.index("Warning") < planned.index("Questions:")
-    assert "divided by 2 pairs" in kgqa("plan", sweep, "baseline=golden").out
+    assert "divided by 4 tests" in kgqa("plan", sweep, "baseline=golden").out
     assert "EM" not in kgqa("plan", sweep, "metrics=f1").out
     refused(kgqa("plan", sweep, "metrics=em2"), "metrics=em2")
+
+
+@pytest.mark.parametrize("command", ["plan", "compare"])
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [
+        ("", "p < 0.05 divided by 2 tests, with golden p < 0.05 divided by 4 tests"),
+        ("metrics=f1", "p < 0.05, with golden p < 0.05 divided by 2 tests"),
+        ("metrics=f1 baseline=no_context", "p < 0.05"),
+    ],
+    ids=["pairs and metrics", "pairs", "single tests"],
+)
+def test_plan_divides_p_as_a_comparison(kgqa: Kgqa, words: str, level: str, command: str) -> None:
+    ran = ("dataset=demo", "limit=2", *QUICK)
+    sweep = str(kgqa("run", "-m", "method=golden,no_context,all_documents", *ran).folder)
+    assert f"at {level}" in kgqa(command, sweep, *words.split()).out
 
 
 def test_plan_repeats_runs_that_differ_in_much(kgqa: Kgqa) -> None:

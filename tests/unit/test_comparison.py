@@ -242,11 +242,14 @@ def test_questions_needed_are_those_of_a_plan(n: int, is_uncertain: bool) -> Non
     assert any("very uncertain" in text for text in section.text) is is_uncertain
 
 
-def test_questions_of_several_pairs_are_those_of_a_plan() -> None:
+@pytest.mark.parametrize("metrics", [["EM"], ["EM", "F1"]], ids=["pairs", "pairs and metrics"])
+def test_questions_of_several_tests_are_those_of_a_plan(metrics: list[str]) -> None:
     shares = {"A": [1.0] * 40, "B": [1.0, 0.0] * 20, "C": [0.0] * 40}
-    differences = compare({"EM": shares}, seed=0)
+    differences = compare(dict.fromkeys(metrics, shares), seed=0)
     section = comparison_section(differences, 20.0, {name: name for name in shares})
-    planned = [plan_questions(each, 20.0, alpha=0.05 / 3)[1] for each in differences]
+    tests = 3 * len(metrics)
+    planned = [plan_questions(each, 20.0, alpha=0.05 / tests)[1] for each in differences]
+    assert any(f"at p < 0.05 divided by {tests} tests" in text for text in section.text)
     assert [row[-1] for row in section.rows] == list(map(str, planned))
 
 
@@ -292,10 +295,10 @@ def test_families_are_explained(bounds: set[str], text: str) -> None:
     differences = compare({"F1": BOUNDED}, seed=0, bounds=bounds)
     section = comparison_section(differences, 20.0, {name: name for name in BOUNDED})
     assert any(text in line for line in section.text)
-    # questions for the pairs of each family
-    pairs = {True: 2, False: 1} if len(bounds) == 1 else dict.fromkeys((True, False), 3)
+    # questions for the tests of each family
+    tests = {True: 2, False: 1} if len(bounds) == 1 else dict.fromkeys((True, False), 3)
     planned = [
-        plan_questions(each, 20.0, alpha=0.05 / pairs[each.upper_bound])[1] for each in differences
+        plan_questions(each, 20.0, alpha=0.05 / tests[each.upper_bound])[1] for each in differences
     ]
     assert [row[-1] for row in section.rows] == list(map(str, planned))
 
