@@ -31,7 +31,7 @@ from kgqa.experiment.compare import (
 )
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.experiment.selection import GIVEN, QuestionSelection
-from kgqa.report.evaluation import describe_level
+from kgqa.report.evaluation import MCNEMAR, describe_level
 from kgqa.report.page import Tables
 from kgqa.report.section import Legend, MarkedCell, Section, Value
 from kgqa.scoring.comparison import ALPHA, Difference, count_families
@@ -157,7 +157,9 @@ def plan_comparison(
     costs_of_it = ("tokens", "model time", "USD")
     of_pilot = ("pilot shows", "pilot questions", "pilot difference")
     header = ("runs", "metric", needed_for, "cautious", *of_dataset, *costs_of_it, *of_pilot)
-    test = "McNemar's exact test or the normal approximation"
+    approximate = "the normal approximation"
+    powers = (MCNEMAR if each.is_exact else approximate for each in pilots)
+    test = " or ".join(dict.fromkeys(powers))
     level = describe_level(ALPHA, tests)
     at_most = f", at most {all_of_it:,}" if all_of_it else ""
     texts = (

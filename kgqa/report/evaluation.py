@@ -251,6 +251,8 @@ def _consistency_section(checked: Sequence[tuple[str, Consistency]]) -> Section:
 BOUNDS = " and ".join(UPPER_BOUNDS)
 # marks a pair of runs that is corrected apart from the others
 APART = "†"
+MCNEMAR, PERMUTATION = "McNemar's exact test", "a paired permutation test"
+TESTS = f"{MCNEMAR} for scores of right or wrong, otherwise {PERMUTATION}"
 # the header of the corrected p-values, and the name of the correction, by the value of correction=
 CORRECTED_P = {
     HOLM: ("p (Holm)", "Holm's correction"),
@@ -289,13 +291,12 @@ def comparison_section(
     tests = count_families(differences) if correction != "none" else {}
     pair = "first run minus second run" if baseline is None else f"run minus {names[baseline]}"
     higher = "first run" if baseline is None else "run"
-    test = "McNemar's exact test for right or wrong, a paired permutation test for others"
     has_repeats = any(each.repeat_error for each in differences)
     is_equal = f"the interval is between -{wanted:g} and {wanted:g}"
     texts = (
         "Means in percent over the same questions.",
         f"Difference: {pair}, in points, with its 95 % interval. Above 0: the {higher} is higher.",
-        f"{label}: {test}, with {name} over {_describe_families(differences, correction)}.",
+        f"{label}: {describe_tests(differences)}, with {name} over {_describe_families(differences, correction)}.",
         f"Result: a run wins if {label} is below {alpha:g}. Equal within {wanted:g}: {is_equal}.",
         Legend("better on", "Better on: questions on which each run is better."),
         Legend("p", "p: of the same test without correction."),
@@ -322,6 +323,16 @@ def comparison_section(
         for each in differences
     ]
     return Section("Differences", header, rows, texts, optional=4)
+
+
+def describe_tests(differences: Sequence[Difference]) -> str:
+    """Return the tests of these differences."""
+    # EM of repeats can be between right and wrong
+    exact = [each.binary for each in differences]
+    text = TESTS if any(exact) and not all(exact) else MCNEMAR if all(exact) else PERMUTATION
+    has_repeats = any(each.repeat_error for each in differences)
+    spread = ", or Student's t with the spread between repeats if its p is larger"
+    return text + spread * has_repeats
 
 
 def describe_level(alpha: float, tests: Mapping[bool, int]) -> str:

@@ -28,7 +28,7 @@ from kgqa.report.columns import (
     list_missing,
     name_by_settings,
 )
-from kgqa.report.evaluation import CORRECTED_P
+from kgqa.report.evaluation import CORRECTED_P, TESTS
 from kgqa.report.names import DATASETS, title_model, title_retriever, title_row, title_rules
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
 from kgqa.report.shares import RunShares, Shares, read_shares
@@ -59,7 +59,6 @@ OF_DATASET = "dataset."
 # scores without an entry in METRICS
 OTHERS = {"judge": JUDGE_ACCURACY, "corrected": CORRECTED_ACCURACY}
 COST_LABELS = {"calls": "calls", "tokens": "tokens", "seconds": "model s", "usd": "USD"}
-TESTS = "McNemar's exact test for scores of right or wrong, otherwise a paired permutation test"
 _FILES = {"latex": "table.tex", "md": "table.md", "csv": "table.csv"}
 _LATEX = r"""%% needs \usepackage{booktabs}
 \begin{%s}[t]

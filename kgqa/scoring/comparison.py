@@ -59,6 +59,11 @@ class Difference:
         return self.adjusted < self.alpha
 
     @property
+    def is_exact(self) -> bool:
+        """Return whether McNemar's exact test is the only one."""
+        return self.binary and not self.repeat_error
+
+    @property
     def better(self) -> str:
         """Return the run with the better mean: the second one if both are equal."""
         sign = -1 if self.lower_is_better else 1

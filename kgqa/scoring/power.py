@@ -49,7 +49,7 @@ def plan_questions(
     None if the repeats differ by too much.
     """
     differing = sum(pilot.wins)
-    spread = _Spread(pilot.binary, differing / pilot.n, pilot.deviation, pilot.repeat_error)
+    spread = _Spread(pilot.is_exact, differing / pilot.n, pilot.deviation, pilot.repeat_error)
     return (
         spread.needed(points, power, alpha) if differing else None,
         bound_questions(pilot, points, power=power, alpha=alpha),
@@ -66,7 +66,7 @@ def bound_questions(
     of questions shows it.
     """
     most = _bound_share(sum(pilot.wins), pilot.n)
-    spread = _Spread(pilot.binary, most, _bound_deviation(pilot, most), pilot.repeat_error)
+    spread = _Spread(pilot.is_exact, most, _bound_deviation(pilot, most), pilot.repeat_error)
     return spread.needed(points, power, alpha)
 
 
@@ -94,17 +94,15 @@ def _bound_deviation(pilot: Difference, most: float) -> float:
 
 @dataclass(frozen=True)
 class _Spread:
-    """The spread of paired differences. share: of questions that differ. deviation, repeat_error: in points."""
+    """The spread of paired differences.
 
-    binary: bool
+    is_exact: as of `Difference`. share: of questions that differ. deviation, repeat_error: in points.
+    """
+
+    is_exact: bool
     share: float
     deviation: float
     repeat_error: float
-
-    @property
-    def is_exact(self) -> bool:
-        """Return whether the test is McNemar's exact one."""
-        return self.binary and not self.repeat_error
 
     def needed(self, points: float, power: float, alpha: float) -> int | None:
         """Return the number of questions that shows a difference of `points`, or None if no number does."""
@@ -180,5 +178,5 @@ def find_detectable_points(
     differing = sum(pilot.wins)
     if not differing:
         return None
-    spread = _Spread(pilot.binary, differing / pilot.n, pilot.deviation, pilot.repeat_error)
+    spread = _Spread(pilot.is_exact, differing / pilot.n, pilot.deviation, pilot.repeat_error)
     return spread.shown(questions, power, alpha)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -301,6 +302,36 @@ def test_families_are_explained(bounds: set[str], text: str) -> None:
         plan_questions(each, 20.0, alpha=0.05 / tests[each.upper_bound])[1] for each in differences
     ]
     assert [row[-1] for row in section.rows] == list(map(str, planned))
+
+
+SINGLE, GRADED = {"A": [1.0, 0.0], "B": [0.0, 0.0]}, {"A": [1.0, 0.5], "B": [0.5, 0.0]}
+
+
+@pytest.mark.parametrize(
+    ("scores", "tests"),
+    [
+        ({"EM": SINGLE}, "p (Holm): McNemar's exact test, with"),
+        ({"EM": GRADED}, "p (Holm): a paired permutation test, with"),
+        (
+            {"EM": SINGLE, "F1": GRADED},
+            "p (Holm): McNemar's exact test for scores of right or wrong, otherwise a paired permutation test, with",
+        ),
+    ],
+    ids=["right or wrong", "repeats", "both"],
+)
+def test_legend_names_the_tests_of_the_rows(
+    scores: dict[str, dict[str, list[float]]], tests: str
+) -> None:
+    section = comparison_section(compare(scores, seed=0), 2.0, {"A": "trace", "B": "golden"})
+    assert any(text.startswith(tests) for text in section.text)
+
+
+def test_legend_names_the_test_with_the_spread_of_repeats() -> None:
+    (difference,) = compare({"EM": GRADED}, seed=0)
+    differences = [replace(difference, repeat_error=1.0)]
+    section = comparison_section(differences, 2.0, {"A": "trace", "B": "golden"})
+    tests = "a paired permutation test, or Student's t with the spread between repeats if its p is larger, with"
+    assert any(tests in text for text in section.text)
 
 
 @pytest.mark.parametrize(
