@@ -13,7 +13,7 @@ from kgqa.report.run_report import breakdown_sections, judge_sections, scores_se
 from kgqa.report.section import Legend, MarkedCell, Section, Value
 from kgqa.scoring.comparison import ALPHA, HOLM, Difference, count_families
 from kgqa.scoring.power import ENOUGH, bound_questions
-from kgqa.scoring.questions import METRICS
+from kgqa.scoring.questions import METRICS, show_score
 from kgqa.util.text import pluralize
 
 _UNCALIBRATED = (
@@ -58,14 +58,14 @@ def evaluations_section(
     measured = [
         name
         for name, metric in METRICS.items()
-        if metric.column and any(name in each.scores.scores for each in evaluations)
+        if metric.column and any(show_score(each.scores, name).n for each in evaluations)
     ]
     # a narrow terminal omits those that kgqa compare does not test
     lines = sorted(measured, key=lambda name: not METRICS[name].tested)
     untested = sum(not METRICS[name].tested for name in lines)
     header = ("answers", "questions", *(METRICS[name].label for name in lines))
     rows: list[tuple[Value, ...]] = [
-        (each.source, each.scores.questions, *(each.scores.score(name) for name in lines))
+        (each.source, each.scores.questions, *(show_score(each.scores, name) for name in lines))
         for each in evaluations
     ]
     calibrations = [(each.source, each.calibration) for each in evaluations if each.calibration]

@@ -307,7 +307,9 @@ def scores_section(
 
 def scores_with_intervals(run: FinishedRun) -> Section:
     scores = {
-        metric.label: run.metrics.score(name) for name, metric in METRICS.items() if metric.listed
+        metric.label: show_score(run.metrics, name)
+        for name, metric in METRICS.items()
+        if metric.listed
     }
     if retrieval := run.metrics.retrieval:
         scores |= {f"recall @{budget}": retrieval.recall[budget] for budget in retrieval.budgets}

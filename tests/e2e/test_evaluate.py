@@ -131,6 +131,21 @@ def test_golden_is_not_ranked_under_judges(kgqa: Kgqa) -> None:
     assert re.search(r"^golden +\(", ranks, re.MULTILINE), ranks
 
 
+def test_runs_without_passages_have_no_score_of_them(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    runs = [str(answered(kgqa, name, f"seed={name}")) for name in ("1", "2")]
+    without = kgqa("evaluate", *runs)
+    assert (without.code, "support recall" in without.out) == (0, False)
+    kgqa("run", "method=golden", "limit=3", "output_dir=golden", *QUICK)
+    mixed = kgqa("evaluate", runs[0], "golden").out
+    assert "support recall" in mixed
+    assert re.search(r"^no_context\b.* –$", mixed, re.MULTILINE), mixed
+    assert kgqa("report", runs[0], "--format", "latex").code == 0
+    assert "support recall" not in Path(runs[0], "report.tex").read_text(encoding="utf-8")
+
+
 def test_common_is_silent_about_equal_questions(kgqa: Kgqa) -> None:
     runs = [str(answered(kgqa, name, f"seed={name}")) for name in ("1", "2", "3")]
     ran = kgqa("compare", *runs, "--common")
