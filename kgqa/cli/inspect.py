@@ -30,7 +30,7 @@ from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, DataError, nearest, note
 from kgqa.report.changes import NamedRun, add_reasons, list_present_prompts
-from kgqa.report.columns import find_differing, group_texts, warn_of_missing
+from kgqa.report.columns import find_differing, group_texts, join_names, warn_of_missing
 from kgqa.report.exports import write_export, write_report
 from kgqa.report.paper import DEFAULT_METRICS, PaperTable, read_entries, table_file
 from kgqa.report.section import FILES
@@ -66,10 +66,10 @@ def runs(args: Namespace, terminal: Terminal) -> None:
         return
     entries = listed[: args.limit or RUNS_SHOWN]
     differing = _list_differing(entries)
-    running = {Path(beat.folder).absolute(): beat for beat in read_heartbeats() if beat.is_running}
+    beats = {Path(beat.folder).absolute(): beat for beat in read_heartbeats()}
+    work = {run: beat for run in entries if (beat := beats.get(run.folder.absolute()))}
     rows = [
-        (run.name, *_scores(run, running.get(run.folder.absolute())), differing.get(run), run.when)
-        for run in entries
+        (run.name, *_scores(run, work.get(run)), differing.get(run), run.when) for run in entries
     ]
     # a narrow terminal omits the last ones first
     header = ("run", "questions", "EM", "F1", "", "differs in", "written")
@@ -81,6 +81,13 @@ def runs(args: Namespace, terminal: Terminal) -> None:
     ]
     terminal.table([header[n] for n in used], [[row[n] for n in used] for row in rows])
     terminal.lines(list_present_prompts(text for text in differing.values() if text))
+    terminal.lines(
+        join_names(
+            (run.name, f"not finished. Continue with: {beat.command}")
+            for run, beat in work.items()
+            if not run.ended and beat.command and not beat.is_running
+        )
+    )
     if len(listed) > len(entries):
         terminal.line(f"{len(entries)} of {len(listed):,}. All: --limit {len(listed)}")
 
@@ -101,12 +108,17 @@ def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
 
 
 def _scores(run: RunEntry, beat: Heartbeat | None) -> Cells:
-    """Return the number of questions, EM, F1 and a remark. beat: if the run is in progress."""
-    if beat is not None:
+    """Return the number of questions, EM, F1 and a remark. beat: of a run that is in progress, or was stopped."""
+    if beat and beat.is_running:
         count = f"{beat.ended:,}" if beat.count is None else f"{beat.ended:,} of {beat.count:,}"
         return None, None, None, f"running: {count} {beat.stage}".rstrip()
     if not run.ended:
-        return None, None, None, "not finished. Run its command again"
+        return (
+            None,
+            None,
+            None,
+            f"not finished{'' if beat and beat.command else '. Run its command again'}",
+        )
     try:
         metrics = Metrics.read(run.folder)
     except DataError:

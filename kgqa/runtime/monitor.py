@@ -1,7 +1,7 @@
 """Monitor long work: write its log, and its progress to a small file below `outputs/.running`.
 
-`kgqa runs --running` shows these files. The file is removed when the work ends. A killed process leaves its file behind
-without new heartbeats, and the same command replaces it.
+`kgqa runs --running` shows these files. The file is removed when the work ends, but not after Ctrl-C. A killed process
+leaves its file behind without new heartbeats, too. The same command replaces the file.
 
 The log is `log.jsonl` in the folder of the work, one JSON object per line. It uses Python's logging. Lines for users go
 to the logger "kgqa" and its children. Other events go to EVENTS, with fields as `extra={"fields": {"event": …}}`.
@@ -74,6 +74,8 @@ class Heartbeat(Artifact):
     tokens: int = 0
     usd: Number | None = None
     seconds_left: Number | None = None
+    # by Ctrl-C. In a notebook the process continues
+    interrupted: bool = False
 
     @property
     def file(self) -> Path:
@@ -81,7 +83,7 @@ class Heartbeat(Artifact):
 
     @property
     def is_running(self) -> bool:
-        if self.host == socket.gethostname() and not _is_alive(self.pid):
+        if self.interrupted or (self.host == socket.gethostname() and not _is_alive(self.pid)):
             return False
         return time.time() - self.updated < STOPPED
 
@@ -90,6 +92,8 @@ class Heartbeat(Artifact):
         if self.is_running:
             return "running"
         silence = duration(time.time() - self.updated)
+        if self.interrupted:
+            return f"interrupted {silence} ago"
         return f"stopped: no heartbeat from process {self.pid} on {self.host} for {silence}"
 
     def json(self) -> dict[str, Json]:  # type: ignore[override]
@@ -118,15 +122,18 @@ def _is_alive(pid: int) -> bool:
 
 
 def read_heartbeats(root: Path | None = None) -> list[Heartbeat]:
-    """Return all work below `outputs/` or another folder, the oldest first."""
-    beats = []
+    """Return all work below `outputs/` or another folder, the oldest first.
+
+    Without stopped work of which the folder was removed, for example because no call was paid.
+    """
+    beats, home = [], (root or outputs()).parent
     for file in _folder(root).glob("*.json"):
         # the work has ended, or the file is damaged
         with suppress(DataError, OSError):
             beat = read(Heartbeat, file)
             if time.time() - beat.updated > FORGOTTEN:
                 file.unlink()
-            else:
+            elif beat.is_running or (home / beat.folder).exists():
                 beats.append(beat)
     return sorted(beats, key=lambda beat: (beat.started, beat.folder))
 
@@ -172,8 +179,11 @@ def monitor_work(display: Display, what: str, folder: Path, **identity: Json) ->
         finally:
             stop.set()
             thread.join()
-            with suppress(OSError):
-                beat.file.unlink()
+            if isinstance(error, KeyboardInterrupt):
+                monitor.current().replace(interrupted=True).write()
+            else:
+                with suppress(OSError):
+                    beat.file.unlink()
             monitor.log_end(error)
 
 
@@ -212,7 +222,7 @@ class RunMonitor(Display):
         logged = time.monotonic()
         while not stop.wait(BEAT):
             try:
-                beat = self._current()
+                beat = self.current()
             except RuntimeError:
                 # sums that grew while they were read
                 continue
@@ -225,7 +235,7 @@ class RunMonitor(Display):
 
     def log_end(self, error: BaseException | None) -> None:
         """Log the outcome, and add notes to the error that ended the work."""
-        beat = self._current()
+        beat = self.current()
         fields = {
             "seconds": round(beat.updated - beat.started, 1),
             **beat.model_dump(include=_LOGGED),
@@ -256,7 +266,7 @@ class RunMonitor(Display):
         if beat.command:
             note(error, f"continue with: {beat.command}")
 
-    def _current(self) -> Heartbeat:
+    def current(self) -> Heartbeat:
         """Return the progress of the current stage, and the sums of calls and costs of all stages."""
         progress, ledgers = self._stages[-1], list(self._ledgers)
         costs = sum((ledger.spent() for ledger in ledgers), Spent())

@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from kgqa.artifacts.metrics import METRICS
 from kgqa.cli.main import main
 from kgqa.engines.scripted import Scripted
+from kgqa.runtime.display import QUIET
+from kgqa.runtime.monitor import monitor_work
 
 DEMO = Path(__file__).parents[2] / "kgqa/datasets/demo.jsonl"
 QUICK = ("engine=scripted", "ranker=lexical", "demonstrations_ranker=lexical")  # no weights
@@ -63,6 +66,16 @@ def run_in(folder: Path, *arguments: str) -> Ran:
         patch.delenv("KGQA_CACHE", raising=False)
         code = main(arguments)
     return Ran(code, out.getvalue(), err.getvalue())
+
+
+def interrupt_run(folder: Path, run: Path, *arguments: str) -> None:
+    """Leave the files of a finished run in a folder as if Ctrl-C had stopped this command."""
+    (folder / run / METRICS).unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("sys.argv", ["kgqa", *arguments])
+        with pytest.raises(KeyboardInterrupt), monitor_work(QUIET, "run", run):
+            raise KeyboardInterrupt
 
 
 def refused(ran: Ran, message: str) -> None:

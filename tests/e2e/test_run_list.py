@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import QUICK, Kgqa, Ran, run_in, write_rules
+from tests.e2e.conftest import QUICK, Kgqa, Ran, interrupt_run, run_in, write_rules
 
 GOLDEN = ("method=golden", "limit=2", *QUICK)
 
@@ -45,6 +46,15 @@ def test_narrow_list_of_runs_has_the_scores(
     assert re.search(r"questions +EM +F1", listed), listed
     assert listed.count("0.0") == 4
     assert "not shown in" in listed
+
+
+def test_interrupted_run_shows_how_to_continue(kgqa: Kgqa) -> None:
+    folder = kgqa("run", *GOLDEN).folder
+    interrupt_run(Path.cwd(), folder, "run", *GOLDEN)
+    name = folder.relative_to("outputs")
+    command = f"Continue with: kgqa run {' '.join(GOLDEN)}"
+    assert f"{name}: not finished. {command}\n" in kgqa("runs").out
+    assert command in kgqa("runs", "--running").out
 
 
 def test_equal_settings_are_explained_among_others(kgqa: Kgqa) -> None:

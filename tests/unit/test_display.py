@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -146,6 +147,31 @@ def test_killed_process_is_not_running(tmp_path: Path, monkeypatch: pytest.Monke
         assert beat.is_running
         assert not killed.is_running
         assert killed.describe().startswith(f"stopped: no heartbeat from process {ended.pid} on ")
+
+
+def test_interrupted_work_stays_listed_until_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["/bin/kgqa", "run", "limit=3"])
+    with pytest.raises(KeyboardInterrupt), monitor_work(QUIET, "run", tmp_path / "run"):
+        raise KeyboardInterrupt
+    (beat,) = read_heartbeats()
+    assert (beat.is_running, beat.command) == (False, "kgqa run limit=3")
+    assert beat.describe().startswith("interrupted ")
+    with monitor_work(QUIET, "run", tmp_path / "run"):
+        pass
+    assert not read_heartbeats()
+
+
+def test_stopped_work_without_folder_is_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(KeyboardInterrupt), monitor_work(QUIET, "run", tmp_path / "run"):
+        raise KeyboardInterrupt
+    shutil.rmtree(tmp_path / "run")
+    assert not read_heartbeats()
 
 
 def test_sweep_counts_the_calls_of_its_cells(

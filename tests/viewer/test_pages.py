@@ -43,7 +43,7 @@ from kgqa.scoring.questions import BUILT_IN, Metric
 from kgqa.util import optional_deps as extras
 from kgqa.util.optional_deps import install_command
 from tests.e2e.browser import Browser
-from tests.e2e.conftest import QUICK, run_in
+from tests.e2e.conftest import QUICK, interrupt_run, run_in
 from tests.viewer.conftest import HOSTILE, SCRIPT
 from tests.viewer.viewing import Viewing
 
@@ -1135,6 +1135,19 @@ def test_running_work_is_shown(folder: Path, viewing: Viewing) -> None:
     file.unlink()
 
 
+def test_interrupted_run_shows_how_to_continue(tmp_path: Path) -> None:
+    words = ("run", "method=golden", "limit=2", *QUICK)
+    run = run_in(tmp_path, *words).folder
+    interrupt_run(tmp_path, run, *words)
+    command = f"kgqa {' '.join(words)}"
+    viewing = Viewing.start(tmp_path)
+    page, error = viewing.get("/"), viewing.error(f"/run/{run.relative_to('outputs')}")
+    viewing.interrupt()
+    # above the table, and in the row
+    assert page.count(f"to continue: <code>{command}</code>") == 2
+    assert f"not finished. Continue with: {command}" in error
+
+
 def test_stopped_work_fits_a_phone(browser: Browser, viewing: Viewing, folder: Path) -> None:
     beat = Heartbeat(
         what="run",
@@ -1148,6 +1161,7 @@ def test_stopped_work_fits_a_phone(browser: Browser, viewing: Viewing, folder: P
         ended=3,
         count=9,
     )
+    (folder / beat.folder).mkdir(parents=True)
     file = folder / "outputs/.running/stopped.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(beat.model_dump_json())
@@ -1158,6 +1172,7 @@ def test_stopped_work_fits_a_phone(browser: Browser, viewing: Viewing, folder: P
     assert "to continue: kgqa run" in text
     assert browser.value(PHONE) <= 390
     file.unlink()
+    shutil.rmtree(folder / "outputs/a")
 
 
 def test_keys_and_token_in_a_browser(browser: Browser, viewing: Viewing) -> None:

@@ -46,7 +46,7 @@ from kgqa.report.section import FILES
 from kgqa.report.shares import read_judge, read_shares
 from kgqa.report.sweep_rows import collect_shares, measure_repeats
 from kgqa.report.warnings import find_doubts
-from kgqa.runtime.monitor import read_heartbeats
+from kgqa.runtime.monitor import Heartbeat, read_heartbeats
 from kgqa.scoring.questions import METRICS as SCORES
 from kgqa.util.places import outputs
 from kgqa.util.text import pluralize
@@ -85,6 +85,7 @@ class Row:
     title: the name next to the other rows, see `name_rows`.
     problems: why the other cells of a sweep have no run, or the warnings about the scores of a run.
     cost_note: which calls the costs of a run leave out, "" if none.
+    command: continues a run or sweep that was stopped, "" if unknown.
     """
 
     key: str
@@ -111,6 +112,7 @@ class Row:
     problems: tuple[str, ...] = ()
     cost_note: str = ""
     trouble: str = ""
+    command: str = ""
     is_simulated: bool = False
 
     def value(self, column: str) -> float | str | None:
@@ -179,13 +181,16 @@ def read_rows(root: Path) -> list[Row]:
             if len(keys) > 1 and all(key in by_key for key in keys)
         ]
         rows += [replace(sweep, means=tuple(mean.key for mean in means)), *means]
-    working = {_locate(beat.folder, root) for beat in read_heartbeats(root) if beat.is_running}
-    if working:
-        rows = [
-            replace(row, status="running") if row.folder.resolve() in working else row
-            for row in rows
-        ]
+    for beat in read_heartbeats(root):
+        folder = _locate(beat.folder, root)
+        rows = [_show_work(row, beat) if row.folder.resolve() == folder else row for row in rows]
     return sorted(rows, key=lambda row: -row.written)
+
+
+def _show_work(row: Row, beat: Heartbeat) -> Row:
+    if beat.is_running:
+        return replace(row, status="running")
+    return replace(row, command=beat.command)
 
 
 def find_row(root: Path, key: str) -> Row:
@@ -194,9 +199,8 @@ def find_row(root: Path, key: str) -> Row:
     if row is None:
         raise DataError(f"{key}: no run in {root}. It may have been removed: see kgqa runs")
     if row.questions is None:
-        raise DataError(
-            row.trouble or f"{key}: a sweep or a run that is not finished. Choose a finished run"
-        )
+        remedy = f"Continue with: {row.command}" if row.command else "Choose a finished run"
+        raise DataError(row.trouble or f"{key}: a sweep or a run that is not finished. {remedy}")
     return row
 
 
