@@ -331,7 +331,7 @@ def select_runs(
 def find_sweep_runs(text: str) -> list[Path]:
     """Return the finished runs of the sweep with this name or path, in the order of its cells, [] if it names none.
 
-    SWEEP/METHOD or SWEEP/NUMBER are the repeats of a row. A run of this name comes first.
+    SWEEP/METHOD or SWEEP/NUMBER are the repeats of a row. The complete name of a run comes first, its start does not.
 
     Raises:
         ConfigError: the sweep has no finished run, or several rows have this method.
@@ -340,7 +340,7 @@ def find_sweep_runs(text: str) -> list[Path]:
     if row := find_row(text):
         return row
     sweep = find_sweep(text)
-    if sweep is None or matching(text, list_runs()):
+    if sweep is None or any(run.parts[-1] == text for run in list_runs()):
         return []
     runs = [cell.run for cell in Sweep.read(sweep).cells if cell.run and cell.is_finished]
     if not runs:

@@ -113,6 +113,11 @@ def test_name_of_a_sweep_loads_its_runs(name: str) -> None:
     assert kgqa.load(name) == runs
 
 
+def test_sweep_comes_before_runs_that_start_alike() -> None:
+    runs = kgqa.sweep(name="gold", method=["golden", "no_context"], display=QUIET, **QUICK)
+    assert kgqa.load("gold") == runs
+
+
 def test_row_of_a_sweep_loads_its_repeats() -> None:
     runs = kgqa.sweep("method=golden,no_context", "repeats=2", name="main", display=QUIET, **QUICK)
     assert kgqa.load("main") == runs
@@ -125,8 +130,9 @@ def test_sweep_without_finished_runs_is_named() -> None:
 
 
 def test_run_named_as_a_sweep_is_loaded() -> None:
-    kgqa.sweep(name="golden", method=["golden", "no_context"], display=QUIET, **QUICK)
-    assert kgqa.load("golden").folder == golden().folder
+    kgqa.sweep(name="main", method=["golden", "no_context"], display=QUIET, **QUICK)
+    run = kgqa.run(method="all_documents", run_name="main", display=QUIET, **QUICK)
+    assert kgqa.load("main").folder == run.folder
 
 
 def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
