@@ -41,6 +41,9 @@ SIGNS = {
     "echo": "wrong, and found only in the part of the prompt that all questions share, such as its demonstrations",
     "yes or no": "yes or no to a question with wh-words and another gold answer",
 }
+DIFFERENCES = (
+    "Differences in points. p: McNemar's test, with Holm's correction over the rows that occur."
+)
 EXAMPLES = 3
 # to see what the prompts of all questions share
 FEWEST_PROMPTS = 3
@@ -248,7 +251,7 @@ def _shares_sections(
     signs = _shares_section("Signs, any number per question", SIGNS, explained, folder, seed)
     text = "Percent of all questions, with Wilson's 95 % intervals."
     if len(explained) > 1:
-        text += " Differences in points, with p of McNemar's test after Holm's correction over the rows of each table."
+        text += f" {DIFFERENCES}"
     column = causes.header.index("examples")
     ids = [id_ for row in (*causes.rows, *signs.rows) for id_ in row[column].split(", ") if id_]
     return [causes, replace(signs, text=(text, *_show_example(folder, ids)))]
@@ -303,12 +306,14 @@ def _show_example(folder: Path, ids: Sequence[str]) -> list[str]:
 def _differences(
     names: Iterable[str], own: Sequence[Explained], other: Sequence[Explained], seed: int
 ) -> dict[str, Difference]:
+    """Return the tested differences. Names that occur in neither run cannot differ, so that they are no tests."""
     shares = {
         name: {
             "run": [float(each.has(name)) for each in own],
             "baseline": [float(each.has(name)) for each in other],
         }
         for name in names
+        if any(each.has(name) for each in (*own, *other))
     }
     return {difference.metric: difference for difference in compare(shares, seed)}
 

@@ -366,6 +366,12 @@ def test_explain_omits_causes_of_neither_run(explained: str) -> None:
     assert "| no evidence | 2 |" not in explained
 
 
+def test_explain_corrects_for_causes_that_occur(explained: str) -> None:
+    # two causes occur: seven of seven questions that differ, p is 2 * 2 / 2^7
+    assert re.search(r"^\| right \| 8 .* \+87\.5 \(p 0\.031\)\* \|", explained, re.MULTILINE)
+    assert re.search(r"^\| retrieval \| 0 .* – \|  \|", explained, re.MULTILINE)
+
+
 @pytest.mark.parametrize("command", ["explain mine", "explain mine base"], ids=["run", "baseline"])
 def test_explain_fits_a_terminal(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     for name, method in (("mine", "retrieve_read"), ("base", "all_documents")):
