@@ -14,6 +14,8 @@ import pytest
 
 # `make test &` in a script would have SIGINT ignored here and in every process that a test starts and interrupts
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Python's readline sets it for the workers of pytest-xdist, and tables would have this width
+os.environ.pop("COLUMNS", None)
 # no test can see a power cut
 os.fsync = lambda fd: None
 with suppress(ImportError):  # vLLM's environment has no hypothesis
