@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,10 @@ SECOND = "2hop__demo_02"
 def page(folder: Path, keys: dict[str, str]) -> Path:
     """The report of twelve questions answered by TRACE. The first one's question and passages contain a script."""
     return folder / "outputs" / keys["trace"] / "report.html"
+
+
+MARKS = "document.querySelector('#question .marks')"
+LABEL = "[...document.querySelectorAll('#question dt')].find((each) => each.textContent === '{}')"
 
 
 @pytest.fixture
@@ -161,6 +166,21 @@ def test_a_script_in_a_passage_stays_text(browser: Browser, page: Path) -> None:
     browser.wait("document.querySelectorAll('#question details pre').length > 10")
     assert browser.value("byId('question').textContent").count(SCRIPT) > 10
     assert browser.value("document.querySelectorAll('#explorer script, #explorer img').length") == 0
+
+
+def test_cost_of_a_question_has_the_extraction_apart(browser: Browser, page: Path) -> None:
+    browser.open(page, f"#q={SECOND}")
+    browser.wait(f"{MARKS}?.textContent.includes('{SECOND}')")
+    row = browser.value(f"rows.find((row) => row.question_id === '{SECOND}')")
+    cost, extraction = (
+        browser.value(f"{LABEL.format(name)}.nextSibling.textContent")
+        for name in ("cost", "extraction")
+    )
+    assert re.match(rf"{row['model_calls']} model calls \(\d+ selector, 1 reader\) · ", cost)
+    assert f" · {row['prompt_tokens']:,} prompt and {row['output_tokens']:,} generated" in cost
+    assert re.match(
+        r"(\d+) model calls \(\1 extractor\) · [1-9][\d,]+ prompt and [1-9]", extraction
+    )
 
 
 def chosen(browser: Browser, value: str, control: str = "outcome") -> list[str]:

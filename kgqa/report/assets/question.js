@@ -77,7 +77,8 @@ function questionView(row, traced) {
     ["gold", row.gold.length ? row.gold.join(" | ") : null], // questions of `kgqa ask` have no gold answer and no scores
     ["scores", row.gold.length === 0 ? null : [Object.entries(scores).map(([name, score]) => `${name} ${points(score)}`).join(" · ")]],
     ["judge", traced ? traced.judgement && judgementView(traced.judgement) : row.verdict && spaced(row.verdict)],
-    ["cost", row.calls !== null && `${modelCalls(row, traced)} · ${amount(row.prompt_tokens)} prompt and ${amount(row.output_tokens)} generated tokens` + (row.context_tokens === null ? "" : ` · ${amount(row.context_tokens)} tokens of context for the reader`)],
+    ["cost", row.calls !== null && `${modelCalls(row, traced)} · ${tokens(row.prompt_tokens, row.output_tokens)}` + (row.context_tokens === null ? "" : ` · ${amount(row.context_tokens)} tokens of context for the reader`)],
+    ["extraction", traced && extraction(traced)],
     ["other calls", traced && otherCalls(traced)],
     ["flags", flags.length ? flags : null],
     ["figures", figures.length ? element("span", { class: "marks" }, figures) : null],
@@ -99,18 +100,37 @@ function elsewhereView(row) {
   return element("p", { class: "hint" }, "This page had no room for this question's passages and calls; they are in the run's trace: ", element("code", null, command));
 }
 
+const isModelCall = (call) => call.call === "generate" || call.call === "choose";
+const tokens = (prompt, output) => `${amount(prompt)} prompt and ${amount(output)} generated tokens`;
+
+/** Whether a call answers another one, such as a call of the extraction, as `choose_own_calls` decides it. */
+function isInner(call, calls) {
+  const start = (each) => each.call !== "run_agent" && each.path.length < call.path.length && each.path.every((step, place) => step === call.path[place]);
+  return calls.some(start);
+}
+
 /** The number of model calls by role, as the run's cost counts them. */
 function modelCalls(row, traced) {
   if (!traced) return row.model_calls === null ? `${row.calls} calls` : `${row.model_calls} model calls`;
-  const asked = traced.calls.filter((call) => call.reply?.usage);
-  const roles = counted(asked.map((call) => call.role ?? call.call));
-  return `${asked.length} model call${asked.length === 1 ? "" : "s"}${roles && ` (${roles})`}`;
+  return countCalls(traced.calls.filter((call) => isModelCall(call) && !isInner(call, traced.calls)));
+}
+
+/** The model calls that extracted triples for the question and their tokens, or null. */
+function extraction(traced) {
+  const calls = traced.calls.filter((call) => isModelCall(call) && isInner(call, traced.calls));
+  const sum = (place) => calls.reduce((total, call) => total + (call.reply.usage?.[place] ?? 0), 0);
+  return calls.length ? `${countCalls(calls)} · ${tokens(sum(0), sum(2))}` : null;
+}
+
+function countCalls(calls) {
+  const roles = counted(calls.map((call) => call.role ?? call.call));
+  return `${calls.length} model call${calls.length === 1 ? "" : "s"}${roles && ` (${roles})`}`;
 }
 
 /** The number of other calls by kind, or null. */
 function otherCalls(traced) {
   const names = { triples: ["passage with triples", "passages with triples"], count_tokens: ["token count", "token counts"], rank: ["ranking", "rankings"], search: ["search", "searches"], neighbours: ["neighbour look-up", "neighbour look-ups"] };
-  const others = traced.calls.filter((call) => !call.reply?.usage).map((call) => call.call);
+  const others = traced.calls.filter((call) => !isModelCall(call)).map((call) => call.call);
   return others.length ? counted(others, (name, count) => names[name]?.[count === 1 ? 0 : 1] ?? name) : null;
 }
 
