@@ -6,6 +6,7 @@ KgqaError
 │   │   ├── MissingWeights a model's weights are not on this machine
 │   │   ├── SeveralRunsError a word of the command line means several runs
 │   │   └── PromptError   a template is missing, wrong, or cannot be rendered
+│   │       ├── NoMessage    it has no block for a message
 │   │       └── UnknownValue it uses a value that the method does not pass
 │   ├── DataError         a data file or an artifact on disk
 │   ├── BudgetSpent       the budget is spent: a sweep skips the rest
@@ -77,6 +78,10 @@ class SeveralRunsError(ConfigError):
 
 class PromptError(ConfigError):
     """A template is missing, has wrong syntax, or cannot be rendered."""
+
+
+class NoMessage(PromptError):
+    """A template has no block for a message."""
 
 
 class UnknownValue(PromptError):

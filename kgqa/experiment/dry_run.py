@@ -31,7 +31,7 @@ from kgqa.calls import (
 from kgqa.datasets.passages import distinct_passages
 from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Prices
-from kgqa.errors import ConfigError, UnknownValue
+from kgqa.errors import ConfigError, NoMessage, UnknownValue
 from kgqa.experiment.engines import Engines
 from kgqa.experiment.prepare.indexes import index_folder
 from kgqa.experiment.session import Session
@@ -130,7 +130,8 @@ def plan_calls(session: Session, shared: Shared, first: int | None = None) -> Ca
 def check_templates(session: Session) -> None:
     """Answer the first question and judge the answer, with simulated replies, if the user has a template of the run.
 
-    Raises PromptError: a template has wrong syntax, or uses a value that the method or the judge does not pass.
+    Raises PromptError: a template has wrong syntax or no block, or uses a value that the method or the judge does not
+    pass.
     """
     experiment, uses_triples = session.experiment, "triples" in session.experiment.method.uses
     extracts = uses_triples and experiment.triple_file is None
@@ -162,7 +163,7 @@ def check_templates(session: Session) -> None:
             planner.imagine(judged, session.judge_engines, certain=False)
     for error in planner.errors:
         # other errors can be of the simulated replies
-        if isinstance(error, UnknownValue):
+        if isinstance(error, UnknownValue | NoMessage):
             raise error
 
 

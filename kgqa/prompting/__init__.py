@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kgqa.errors import PromptError, UnknownValue, nearest
+from kgqa.errors import NoMessage, PromptError, UnknownValue, nearest
 from kgqa.types import Json, Message, Prompt
 from kgqa.util.digests import text_digest
 from kgqa.util.places import own_prompt_folders, package_conf, prompt_folders, shipped_prompts
@@ -60,7 +60,7 @@ def load_template(name: str) -> Template:
     """
     template = compile_template(name)
     if not {"completion", "user"} & template.blocks.keys():
-        raise PromptError(
+        raise NoMessage(
             f"{template.filename}: no {{% block user %}}. Write the prompt between {{% block user %}} and "
             "{% endblock %}"
         )

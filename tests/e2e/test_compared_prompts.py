@@ -134,9 +134,18 @@ def test_prompts_without_use_are_warned_of(variants: Kgqa) -> None:
     assert "prompts=short has no effect" not in ran.out
 
 
-def test_error_in_a_chosen_prompt_names_its_file(kgqa: Kgqa) -> None:
-    write("short/reader/answer.j2", "{% block user %}{{ qestion }}{% endblock %}")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{% block user %}{{ qestion }}{% endblock %}", ":1: 'qestion' is undefined. Did you mean"),
+        ("Answer {{ question }}", ": no {% block user %}. Write the prompt between"),
+    ],
+    ids=["value", "block"],
+)
+def test_error_in_a_prompt_is_named_before_the_run(kgqa: Kgqa, text: str, expected: str) -> None:
+    write("short/reader/answer.j2", text)
     message = refusal(
         lambda: api.run(method="no_context", prompts="short", dataset="demo", engine="scripted")
     )
-    assert "short/reader/answer.j2:1: 'qestion' is undefined. Did you mean question?" in message
+    assert f"short/reader/answer.j2{expected}" in message
+    assert not Path("outputs/demo").exists()
