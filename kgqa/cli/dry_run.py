@@ -10,7 +10,14 @@ from kgqa.cli.tables import Cells
 from kgqa.cli.terminal import Terminal
 from kgqa.experiment.devices import GpuPlan
 from kgqa.experiment.dry_run import CallPlan
-from kgqa.experiment.estimates import Estimated, estimate_plan, format_range, format_time
+from kgqa.experiment.estimates import (
+    Estimated,
+    estimate_plan,
+    format_range,
+    format_time,
+    list_call_settings,
+)
+from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.placement import GB
 from kgqa.sweeps.cells import FINISHED, estimate_cells, experiment_of
 from kgqa.util.text import pluralize
@@ -24,7 +31,7 @@ def show_plan(
     plan: CallPlan,
     count: int,
     terminal: Terminal,
-    method: str = "",
+    experiment: Experiment | None = None,
     unit: str = "question",
     *,
     with_prompts: bool = False,
@@ -45,7 +52,8 @@ def show_plan(
     terminal.table(
         ("role", "calls", "in the cache", "prompt tokens", "generated tokens"), rows, title=title
     )
-    estimate = estimate_plan(plan, method)
+    known = (experiment.choices["method"], list_call_settings(experiment)) if experiment else ()
+    estimate = estimate_plan(plan, *known)
     terminal.lines(
         [*estimate.lines(), f"{estimate.calls:,} model calls, {estimate.new_calls:,} of them new"]
     )

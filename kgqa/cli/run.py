@@ -54,10 +54,8 @@ def _run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool
 
             show_gpus(experiment.gpu_plan, terminal)
             check(session)
-            plan, method = plan_calls(session, Shared()), experiment.choices["method"]
-            show_plan(
-                plan, len(experiment.data.questions), terminal, method, with_prompts=with_prompts
-            )
+            plan, count = plan_calls(session, Shared()), len(experiment.data.questions)
+            show_plan(plan, count, terminal, experiment, with_prompts=with_prompts)
             return 0
         executed = execute(session, terminal)
         if executed.was_finished and experiment.config.get("tracker") is not None:

@@ -1,7 +1,7 @@
 """Estimate tokens, time and money of planned calls, from the call cache and from finished runs.
 
-Tokens and calls: a finished run of the same method shows how many calls a question takes on average. Without one, the
-estimate goes from one call per question and role to all calls of the plan, in which no question stops early.
+Tokens and calls: finished runs of the same method and settings show how many calls a question takes on average. Without
+them, the estimate goes from one call per question and role to all calls of the plan, in which no question stops early.
 
 Time: each cached call has its tokens and its seconds, which give the speed of its model.
 """
@@ -16,10 +16,16 @@ from functools import lru_cache
 from math import sqrt
 
 from kgqa.artifacts.metrics import METRICS, Metrics
-from kgqa.artifacts.run import SCRIPTED
+from kgqa.artifacts.run import SCRIPTED, read_settings
+from kgqa.artifacts.sweep import SET
 from kgqa.cache.store import CallCache, StoredUsage
+from kgqa.config.building import changing_settings
+from kgqa.config.files import flatten
+from kgqa.config.overrides import format_value
 from kgqa.errors import DataError
 from kgqa.experiment.dry_run import PlannedCalls
+from kgqa.experiment.experiment import Experiment
+from kgqa.types import Json
 from kgqa.util.places import call_cache, outputs
 from kgqa.util.text import duration, pluralize
 
@@ -27,6 +33,9 @@ from kgqa.util.text import duration, pluralize
 MEASURED = 5_000
 # the same work took up to this much longer or shorter from one run to the next
 SPREAD = 1.5
+# few-shot examples of the same number
+_SAMPLES = (SET, "method.seed", "method.few_shot.sample")
+CallSettings = frozenset[tuple[str, str]]
 # read tokens that cost as much as a written one, roughly
 WRITTEN = 20
 
@@ -119,11 +128,32 @@ class RoleHistory:
         return Range(mean * (1 - deviation), mean * (1 + deviation))
 
 
-def read_history(method: str) -> dict[tuple[str, str], RoleHistory]:
-    """Return what roles did in the finished runs of a method, by role and `model@engine`. Skip unreadable runs."""
+def list_call_settings(experiment: Experiment) -> CallSettings:
+    """Return the settings on which the number and size of calls depend: those of the method and of the extraction."""
+    changing: dict[str, Json] = {
+        group: changing_settings(experiment.config[group], group)
+        for group in ("method", "kg")
+        if group in experiment.choices
+    }
+    return frozenset(
+        (key, format_value(value))
+        for key, value in flatten(changing).items()
+        if key not in _SAMPLES and not key.endswith("_target_")
+    )
+
+
+def read_history(
+    method: str, settings: CallSettings = frozenset()
+) -> dict[tuple[str, str], RoleHistory]:
+    """Return what roles did in the finished runs of a method, by role and `model@engine`.
+
+    Skip unreadable runs, and those that differ in one of the settings.
+    """
     history: dict[tuple[str, str], RoleHistory] = defaultdict(RoleHistory)
     for file in sorted(outputs().glob(f"*/{method}/*/*/{METRICS}")):
         with suppress(DataError):
+            if not settings <= read_settings(file.parent).items():
+                continue
             metrics = Metrics.read(file.parent)
             engines = metrics.throughput.engines if metrics.throughput else ()
             names = {role: use.engine for use in engines for role in use.roles}
@@ -141,10 +171,12 @@ def read_history(method: str) -> dict[tuple[str, str], RoleHistory]:
     }
 
 
-def estimate_plan(plan: Mapping[str, PlannedCalls], method: str = "") -> Estimated:
+def estimate_plan(
+    plan: Mapping[str, PlannedCalls], method: str = "", settings: CallSettings = frozenset()
+) -> Estimated:
     """Estimate a plan from the call cache of this folder."""
     with closing(CallCache(call_cache())) as cache:
-        return Estimator(cache).estimate(plan, method)
+        return Estimator(cache).estimate(plan, method, settings)
 
 
 class Estimator:
@@ -152,11 +184,13 @@ class Estimator:
 
     def __init__(self, cache: CallCache) -> None:
         self._usages = lru_cache(lambda origin: cache.usages(origin, MEASURED))
-        self._histories = lru_cache(lambda method: read_history(method) if method else {})
+        self._histories = lru_cache(read_history)
 
-    def estimate(self, plan: Mapping[str, PlannedCalls], method: str) -> Estimated:
-        """Estimate the planned calls of a method; "": of something else, such as an index."""
-        runs = self._histories(method)
+    def estimate(
+        self, plan: Mapping[str, PlannedCalls], method: str, settings: CallSettings = frozenset()
+    ) -> Estimated:
+        """Estimate the planned calls of a method with these settings; "": of something else, such as an index."""
+        runs = self._histories(method, settings) if method else {}
         estimates = []
         # finished runs with the same model, or with any
         for name, role in plan.items():
@@ -206,13 +240,14 @@ def _expected_calls(
     """Return the number of new calls, and what it rests on."""
     most, programs = float(role.new.calls), len(role.new_programs)
     if history:
-        note = f"calls: as many per question as in {pluralize(history.runs, 'finished run')} of {method} here"
+        runs = pluralize(history.runs, "finished run")
+        note = f"calls: as many per question as in {runs} of {method} with these settings here"
         return history.calls_of(programs).up_to(most), [note]
     if programs == role.new.calls:
         return Range.at(most), []
     note = (
         "calls: from one per question and role to all planned calls, because "
-        f"no run{method and f' of {method}'} is finished here"
+        f"no run{method and f' of {method} with these settings'} is finished here"
     )
     return Range(programs, most), [note]
 

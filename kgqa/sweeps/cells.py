@@ -21,7 +21,7 @@ from kgqa.experiment.check import check
 from kgqa.experiment.composing import choose_nodes, compose_experiment
 from kgqa.experiment.dry_run import Shared, plan_calls
 from kgqa.experiment.engines import Pool
-from kgqa.experiment.estimates import Estimated, Estimator, Range
+from kgqa.experiment.estimates import Estimated, Estimator, Range, list_call_settings
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.gpu_plan import plan_gpus
 from kgqa.experiment.identity import find_run_folder
@@ -374,6 +374,7 @@ def _estimate(
             check(session)
             plan = plan_calls(session, shared, first)
             share = max(1.0, len(experiment.data.questions) / first) if first else 1.0
-            return estimator.estimate(plan, experiment.choices["method"]).scaled(share)
+            settings = list_call_settings(experiment)
+            return estimator.estimate(plan, experiment.choices["method"], settings).scaled(share)
     except KgqaError as error:
         return " ".join(str(error).split())

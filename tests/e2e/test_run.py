@@ -96,6 +96,16 @@ def test_dry_run_estimates_at_least_the_calls_of_a_run(kgqa: Kgqa) -> None:
     assert "0 of them new" in after
 
 
+def test_estimate_ignores_runs_of_other_settings(kgqa: Kgqa) -> None:
+    plan = ("run", "method=trace", "limit=9", "dry_run=true", *QUICK)
+    for other in ("method.branch=3", "kg.max_tokens=64"):
+        assert kgqa("run", "method=trace", other, "limit=1", *QUICK).code == 0
+    assert "no run of trace with these settings is finished here" in kgqa(*plan).out
+    assert kgqa("run", "method=trace", "limit=1", *QUICK).code == 0
+    known = "as many per question as in 1 finished run of trace with these settings here"
+    assert known in kgqa(*plan).out
+
+
 def test_triples_are_built_ahead_and_read_offline(kgqa: Kgqa) -> None:
     assert kgqa("kg", "build", "limit=2", *QUICK).code == 0
     ran = kgqa("run", "method=trace", "limit=2", "kg.require_existing=true", *QUICK)

@@ -406,7 +406,7 @@ def test_dry_run_counts_every_cell_and_calls_nothing(kgqa: Kgqa, tmp_path: Path)
     assert planned_calls(finished) == (0, 0)
     assert "finished" in finished
     assert (
-        "calls: as many per question as in 2 finished runs of trace here"
+        "calls: as many per question as in 1 finished run of trace with these settings here"
         in kgqa(*pair, "dry_run=true", "limit=9").out
     )
 

@@ -87,7 +87,7 @@ def test_time_is_a_range_or_unknown(tmp_path: Path) -> None:
     )
     # a question makes one call, or all that are planned
     assert estimated.tokens == Range(5 * 101, 20 * 110)
-    assert "because no run of any is finished here" in " ".join(estimated.notes)
+    assert "because no run of any with these settings is finished here" in " ".join(estimated.notes)
     few, many = (RoleHistory(questions=count, calls=4 * count).calls_of(1) for count in (2, 200))
     assert few.low < many.low < 4 < many.high < few.high
 
@@ -105,7 +105,10 @@ def test_calls_per_question_come_from_finished_runs(
     selector = read_history("trace")["selector", planned.engine]
     tokens = 10 * (selector.prompt_tokens + selector.output_tokens) / 2  # it had two questions
     assert estimated.tokens.low < tokens < estimated.tokens.high < 1_000 * 150
-    assert "calls: as many per question as in 1 finished run of trace here" in estimated.notes
+    assert (
+        "calls: as many per question as in 1 finished run of trace with these settings here"
+        in estimated.notes
+    )
 
 
 def test_scripted_engine_takes_no_time(tmp_path: Path) -> None:
