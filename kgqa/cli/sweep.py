@@ -45,7 +45,7 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
     counts = Counter(note for table in report.tables for note in dict.fromkeys(table.text))
     names = set[str]()
     for table in report.tables:
-        labels = {column.label: column.brief for column in columns()}
+        labels = {column.title: column.brief for column in columns()}
         header = [labels.get(name, name.rpartition(".")[2]) for name in table.header]
         rows = [
             [cell for name, cell in zip(header, row, strict=True) if name] for row in table.rows
@@ -107,7 +107,7 @@ def _legends(tables: Sequence[Section], names: Collection[str]) -> Iterator[str]
     marks = {cell.mark for cell in marked}
     texts = [meaning for mark, meaning in MEANINGS.items() if mark in marks]
     if any(cell.worse for cell in marked):
-        texts.append("*: significantly below the best (paired test, Holm, p < 0.05)")
+        texts.append("*: significantly worse than the best (paired test, Holm, p < 0.05)")
     if texts:
         yield SEPARATOR.join(texts)
     costs = ", ".join(name for name in COSTS_SHOWN if name in names)

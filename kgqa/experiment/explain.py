@@ -16,7 +16,7 @@ from kgqa.report.evaluation import difference_text, p_text
 from kgqa.report.page import Tables
 from kgqa.report.section import MarkedCell, Section, Value, markdown
 from kgqa.scoring.citations import CitationScores, cite_passages, cite_sentences
-from kgqa.scoring.comparison import Difference, compare
+from kgqa.scoring.comparison import Difference, compare, explain_direction
 from kgqa.scoring.corrected import share
 from kgqa.scoring.intervals import estimate
 from kgqa.scoring.normalisation import normalise
@@ -401,7 +401,7 @@ def _list_scores(explained: Sequence[Explained]) -> dict[str, Measure]:
     def measure(metric: Metric) -> Measure:
         return lambda each: metric.share(each.row)
 
-    scores = {metric.label: measure(metric) for metric in METRICS.values() if metric.tested}
+    scores = {metric.title: measure(metric) for metric in METRICS.values() if metric.tested}
     scores[JUDGE_ACCURACY] = lambda each: each.verdict
     return {
         label: score
@@ -434,5 +434,9 @@ def _groups_section(
     any_side = next(iter(sides.values()))
     questions = MarkedCell("questions", brief="n")
     header = ("score or cause", name, questions, "percent", *_list_compared(any_side))
-    texts = ("Causes: percent of the questions.", *_explain_differences(any_side))
+    texts = (
+        "Causes: percent of the questions.",
+        *explain_direction(row[0] for row in rows),
+        *_explain_differences(any_side),
+    )
     return Section(f"By {name}", header, rows, texts)

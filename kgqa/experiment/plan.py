@@ -24,6 +24,7 @@ from kgqa.experiment.compare import (
     describe_runs,
     find_baseline,
     find_bounds,
+    find_lower_better,
     has_repeats,
     label_runs,
     name_by_differences,
@@ -34,7 +35,7 @@ from kgqa.experiment.selection import GIVEN, QuestionSelection
 from kgqa.report.evaluation import MCNEMAR, describe_level
 from kgqa.report.page import Tables
 from kgqa.report.section import Legend, MarkedCell, Section, Value
-from kgqa.scoring.comparison import ALPHA, Difference, count_families
+from kgqa.scoring.comparison import ALPHA, Difference, count_families, explain_direction
 from kgqa.scoring.power import ENOUGH, MOST, find_detectable_points, plan_questions
 from kgqa.scoring.repeats import compare_rows
 from kgqa.util.text import duration, pluralize
@@ -98,7 +99,11 @@ def plan_comparison(
     reference = None if baseline is None else find_baseline(baseline, runs, names)
     scores, notes = collect_shares(runs)
     pilots = compare_rows(
-        choose_metrics(scores, metrics), seed, baseline=reference, bounds=find_bounds(runs)
+        choose_metrics(scores, metrics),
+        seed,
+        baseline=reference,
+        bounds=find_bounds(runs),
+        lower_is_better=find_lower_better(),
     )
     # kgqa compare corrects for the same tests
     tests = count_families(pilots)
@@ -142,7 +147,7 @@ def plan_comparison(
                     f"{labels[pilot.first]} – {labels[pilot.second]}",
                     brief=f"{pilot.first} – {pilot.second}",
                 ),
-                pilot.metric,
+                pilot.title,
                 needed,
                 cautious,
                 *of_all,
@@ -175,6 +180,7 @@ def plan_comparison(
             if len(pilots) > 1 and not (metrics or baseline)
             else []
         ),
+        *explain_direction(pilot.title for pilot in pilots),
         f"Questions: the number that shows {points:g} points with power {power:g}, by {test}, at {level}.",
         *(
             ["–: no question of the pilot differs."]

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, JudgeMetrics, Metrics
 from kgqa.artifacts.sweep import REPEAT, SET, Cell
+from kgqa.scoring.comparison import mark_direction
 from kgqa.scoring.questions import METRICS, show_score
 from kgqa.util.text import pluralize
 
@@ -69,12 +70,16 @@ class Column:
     lower_is_better: bool = False
     brief: str = ""
 
+    @property
+    def title(self) -> str:
+        return mark_direction(self.label, lower_is_better=self.lower_is_better)
+
 
 def columns() -> list[Column]:
     """Return the columns: the scores of `METRICS`, the judge's, costs."""
     scores = [
         Column(
-            m.label, partial(_score, m.name), m.name, m.lower_is_better, m.label if m.tested else ""
+            m.label, partial(_score, m.name), m.name, m.lower_is_better, m.title if m.tested else ""
         )
         for m in METRICS.values()
         if m.column

@@ -28,7 +28,7 @@ from kgqa.report.section import (
     latex_cell,
 )
 from kgqa.report.warnings import name_doubts
-from kgqa.scoring.comparison import HOLM, Difference
+from kgqa.scoring.comparison import HOLM, Difference, explain_direction
 from kgqa.util.text import pluralize
 
 # by column: in Markdown and in LaTeX
@@ -101,7 +101,7 @@ class ComparisonTable:
         """Return the cells of a row. The p-value of a significant difference is marked."""
         ends = f"[{_points(each.low)}, {_points(each.high)}]"
         return [
-            each.metric,
+            each.title,
             self.names[each.first],
             *([self.names[each.second]] if self.baseline is None else []),
             f"{each.n:,}",
@@ -126,6 +126,7 @@ class ComparisonTable:
             f"n: questions that both answered. p: {describe_tests(self.differences)},",
             f"with {CORRECTED_P[self.correction][1]} over {self._count_families()}.",
             f"Bold: p < {self.differences[0].alpha:g}.",
+            *explain_direction(each.title for each in self.differences),
         ]
         return " ".join([*parts, *note_repeats(list(self.entries.values())), *self.warnings])
 

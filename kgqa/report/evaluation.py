@@ -11,7 +11,7 @@ from kgqa.artifacts.run import UPPER_BOUNDS
 from kgqa.report.columns import JUDGE_ACCURACY
 from kgqa.report.run_report import breakdown_sections, judge_sections, scores_section
 from kgqa.report.section import Legend, MarkedCell, Section, Value
-from kgqa.scoring.comparison import ALPHA, HOLM, Difference, count_families
+from kgqa.scoring.comparison import ALPHA, HOLM, Difference, count_families, explain_direction
 from kgqa.scoring.power import ENOUGH, bound_questions
 from kgqa.scoring.questions import METRICS, show_score
 from kgqa.util.text import pluralize
@@ -63,14 +63,14 @@ def evaluations_section(
     # a narrow terminal omits those that kgqa compare does not test
     lines = sorted(measured, key=lambda name: not METRICS[name].tested)
     untested = sum(not METRICS[name].tested for name in lines)
-    header = ("answers", "questions", *(METRICS[name].label for name in lines))
+    header = ("answers", "questions", *(METRICS[name].title for name in lines))
     rows: list[tuple[Value, ...]] = [
         (each.source, each.scores.questions, *(show_score(each.scores, name) for name in lines))
         for each in evaluations
     ]
     calibrations = [(each.source, each.calibration) for each in evaluations if each.calibration]
     sections = [
-        Section("Scores", header, rows, optional=untested),
+        Section("Scores", header, rows, explain_direction(header), optional=untested),
         *(calibration_sections(calibrations) if calibrations else ()),
     ]
     ranked = (
@@ -295,6 +295,7 @@ def comparison_section(
     is_equal = f"the interval is between -{wanted:g} and {wanted:g}"
     texts = (
         "Means in percent over the same questions.",
+        *explain_direction(each.title for each in differences),
         f"Difference: {pair}, in points, with its 95 % interval. Above 0: the {higher} is higher.",
         f"{label}: {describe_tests(differences)}, with {name} over {_describe_families(differences, correction)}.",
         f"Result: a run wins if {label} is below {alpha:g}. Equal within {wanted:g}: {is_equal}.",
@@ -376,7 +377,7 @@ def _difference_row(
     """Return a row. level: p of the test for which questions are counted. mark: after the names of the runs."""
     first, second = compared.first, compared.second
     return (
-        compared.metric,
+        compared.title,
         MarkedCell(f"{names[first]} – {names[second]}{mark}", brief=f"{first} – {second}{mark}"),
         f"{compared.means[0]:.1f}  {compared.means[1]:.1f}",
         difference_text(compared),

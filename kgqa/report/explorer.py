@@ -24,7 +24,7 @@ from kgqa.report.questions import QuestionRow, ReportedQuestion, RunQuestions, i
 from kgqa.report.run_report import headlines, title_with_settings
 from kgqa.report.section import Section
 from kgqa.scoring.own_metrics import list_own_metrics
-from kgqa.scoring.questions import ScoredQuestion
+from kgqa.scoring.questions import METRICS, ScoredQuestion
 from kgqa.types import Json
 from kgqa.util.jsonio import encode_json
 from kgqa.util.text import shorten
@@ -179,8 +179,8 @@ def _trace(question: ReportedQuestion) -> dict[str, Json]:
         "judgement": judged,
         "meanings": {flag: explain_flag(flag) for flag in question.row["flags"]},
         "own_scores": {
-            metric.label: question.row[name]
-            for name, metric in list_own_metrics().items()
+            METRICS[name].title: question.row[name]
+            for name in list_own_metrics()
             if question.row.get(name) is not None
         },
     }

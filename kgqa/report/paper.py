@@ -33,7 +33,7 @@ from kgqa.report.names import DATASETS, title_model, title_retriever, title_row,
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
 from kgqa.report.shares import RunShares, Shares, read_shares
 from kgqa.report.warnings import name_doubts
-from kgqa.scoring.comparison import ALPHA, HOLM, adjust, permutation
+from kgqa.scoring.comparison import ALPHA, HOLM, adjust, explain_direction, permutation
 from kgqa.scoring.questions import METRICS, show_score
 from kgqa.scoring.repeats import compare_repeats, repeated_estimate
 from kgqa.util.settings import declared_fields
@@ -238,8 +238,8 @@ class PaperTable:
         """Return the row with this name, or with this name in the table. Otherwise the text."""
         return next((row for row in self.rows if text in (row, self.show(row))), text)
 
-    def label(self, metric: str) -> str:
-        return METRICS[metric].label if metric in METRICS else {**OTHERS, **COST_LABELS}[metric]
+    def title(self, metric: str) -> str:
+        return METRICS[metric].title if metric in METRICS else {**OTHERS, **COST_LABELS}[metric]
 
     def entry(self, row: str, dataset: str) -> Entry | None:
         return next(
@@ -382,6 +382,7 @@ class PaperTable:
             if self.intervals
             else f"95% intervals: at most ±{self._widest():.1f} points.",
             "Best: bold. Second best: underlined.",
+            *explain_direction(map(self.title, self.metrics)),
         ]
         bounds = " and ".join(map(self.show, self.upper_bounds))
         if bounds:
@@ -499,7 +500,7 @@ class PaperTable:
         return [
             "method",
             *(
-                f"{DATASETS.get(group, group)} {self.label(metric)}"
+                f"{DATASETS.get(group, group)} {self.title(metric)}"
                 for group in self.groups
                 for metric in self.metrics
             ),
@@ -557,7 +558,7 @@ class PaperTable:
             rf"\cmidrule(lr){{{2 + width * n}-{1 + width * (n + 1)}}}"
             for n in range(len(self.groups))
         ]
-        labels = [escape_latex(self.label(metric)) for _ in self.groups for metric in self.metrics]
+        labels = [escape_latex(self.title(metric)) for _ in self.groups for metric in self.metrics]
         body = [
             " & ".join([escape_latex(self.show(row)), *map(_latex_cell, cells)]) + r" \\"
             for row, cells in self.cells.items()

@@ -34,6 +34,7 @@ from kgqa.report.flags import flags_section
 from kgqa.report.section import Section, Value, cell_text
 from kgqa.report.warnings import find_warnings
 from kgqa.scoring.agreement import agreement as agreement_of
+from kgqa.scoring.comparison import explain_direction
 from kgqa.scoring.corrected import kappa_interval
 from kgqa.scoring.questions import METRICS, show_score
 from kgqa.scoring.summary import JUDGE
@@ -292,7 +293,7 @@ def _label_mean(key: str) -> str:
     if key.isdigit():
         return f"@{key}"
     others = {"n": "questions", JUDGE: JUDGE_ACCURACY}
-    return METRICS[key].label if key in METRICS else others.get(key, key)
+    return METRICS[key].title if key in METRICS else others.get(key, key)
 
 
 def scores_section(
@@ -302,12 +303,14 @@ def scores_section(
     failed = "Failed questions count as wrong."
     if summary.answered:
         failed += f" The second value, or a single one, is of the {summary.answered_text} only."
-    return Section("Scores", (), list(summary_rows(summary, judged)), (text, failed, *notes))
+    rows = list(summary_rows(summary, judged))
+    directions = explain_direction(name for name, _ in rows)
+    return Section("Scores", (), rows, (text, failed, *directions, *notes))
 
 
 def scores_with_intervals(run: FinishedRun) -> Section:
     scores = {
-        metric.label: show_score(run.metrics, name)
+        metric.title: show_score(run.metrics, name)
         for name, metric in METRICS.items()
         if metric.listed
     }
@@ -432,7 +435,7 @@ class Headline:
 def headlines(metrics: Metrics) -> list[Headline]:
     """Return the tested scores, the judge's accuracy, questions, cost and time."""
     scores = {
-        metric.label: metrics.score(name) for name, metric in METRICS.items() if metric.tested
+        metric.title: metrics.score(name) for name, metric in METRICS.items() if metric.tested
     }
     if metrics.judge:
         scores[JUDGE_ACCURACY] = metrics.judge.accuracy
@@ -514,7 +517,7 @@ def _score_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> Rows:
                 f" ({summary.missing_golds})" if summary.missing_golds and metric.of_golds else ""
             )
             yield (
-                f"{metric.label}{mark}",
+                f"{metric.title}{mark}",
                 _with_counts(score, only) if only else str(score),
             )
     if judged:

@@ -13,6 +13,7 @@ from typing_extensions import Self
 
 from kgqa.artifacts.metrics import Estimate
 from kgqa.report.plots import BarPlot, Plot
+from kgqa.scoring.comparison import explain_direction
 
 FILES = {
     "html": "report.html",
@@ -25,7 +26,7 @@ _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?(\d[\d,]*)?\.?\d+(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _LATEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--",
-    "−": "$-$", "±": r"$\pm$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+    "−": "$-$", "±": r"$\pm$", "↓": r"$\downarrow$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
     **{sign: rf"\{sign}" for sign in "&%$#_{}"},
 }  # fmt: skip
 
@@ -165,10 +166,15 @@ def latex(title: str, sections: Iterable[Section], notices: Iterable[str] = ()) 
     """Return the tables that have a header (package booktabs). Notices become comments."""
     comments = "".join(f"% {_one_line(notice.replace('**', ''))}\n" for notice in notices)
     tables = "\n".join(
-        _latex_table(f"{each.title}: {title}", each) for each in sections if each.header
+        _latex_table(_caption(title, each), each) for each in sections if each.header
     )
     needs = [name for name, command in _PACKAGES.items() if name == "booktabs" or command in tables]
     return f"% needs \\usepackage{{{','.join(needs)}}}\n{comments}\n{tables}"
+
+
+def _caption(title: str, section: Section) -> str:
+    scores = (*section.header, *(row[0] for row in section.rows))
+    return ". ".join([f"{section.title}: {title}", *explain_direction(scores)])
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:
@@ -199,7 +205,7 @@ def unquote_formula(cell: str) -> str:
 
 def escape_latex(text: str) -> str:
     """Return a text for LaTeX's text mode, on one line."""
-    return re.sub(r"[\\~^–−±<>|&%$#_{}]", lambda match: _LATEX[match[0]], _one_line(text))
+    return re.sub(r"[\\~^–−±↓<>|&%$#_{}]", lambda match: _LATEX[match[0]], _one_line(text))
 
 
 def _latex_table(caption: str, section: Section) -> str:

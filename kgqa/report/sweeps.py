@@ -35,7 +35,7 @@ from kgqa.report.section import FILES, MarkedCell, Section, Value, csv_text, lat
 from kgqa.report.shares import Shares
 from kgqa.report.sweep_rows import DoneCell, SweepRow, find_frontier, join_repeats
 from kgqa.report.warnings import find_warnings
-from kgqa.scoring.comparison import HOLM, Difference, correct
+from kgqa.scoring.comparison import HOLM, Difference, correct, explain_direction
 from kgqa.scoring.questions import METRICS
 from kgqa.scoring.repeats import compare_repeats, pass_at
 from kgqa.types import Json
@@ -45,7 +45,7 @@ from kgqa.util.text import pluralize
 
 NOTE = (
     "Scores in percent with 95 % intervals over questions. Best: bold. Second best: underlined. *: "
-    "significantly below the best of its column (paired test over the same questions, p < 0.05 after Holm's "
+    "significantly worse than the best of its column (paired test over the same questions, p < 0.05 after Holm's "
     "correction over the column). Costs are computed as if no reply had been cached."
 )
 UPPER_BOUND = "golden reads the gold passages. It is an upper bound, and not ranked."
@@ -133,7 +133,7 @@ class SweepReport:
         for column in columns():
             figures = [row.measure(column) for row in group]
             if any(figures):
-                header.append(column.label)
+                header.append(column.title)
                 shares = [row.shares(column.score) for row in group]
                 marked = mark_best(
                     figures,
@@ -143,7 +143,7 @@ class SweepReport:
                 )
                 for row, entry in zip(rows, marked, strict=True):
                     row.append(entry)
-        notes = [NOTE]
+        notes = [NOTE, *explain_direction(header)]
         notes += [REPEATS_NOTE] if any(row.is_repeated for row in group) else []
         notes += [UPPER_BOUND] if bounds else []
         if len(judges) > 1:
@@ -165,11 +165,11 @@ class SweepReport:
             for (best, other), each in tested.items():
                 names = (group[other].name(axes), group[best].name(axes))
                 p = p_text(each.adjusted)
-                rows.append((column.label, *names, each.n, difference_text(each), p))
+                rows.append((column.title, *names, each.n, difference_text(each), p))
         command = shlex.join(["kgqa", "compare", str(self.sweep.path)])
         texts = (
             "Row minus the best one of this score, in points with 95 % intervals, over the questions that define both.",
-            "p: of the paired test that the row is below, with Holm's correction over the rows of this score.",
+            "p: of the paired test that the row is worse, with Holm's correction over the rows of this score.",
             f"All pairs, corrected over all of their tests, and the questions needed: {command}",
         )
         header = ("score", "row", "best", "questions", "difference", CORRECTED_P[HOLM][0])
@@ -405,7 +405,7 @@ def compare_with_best(
 
 def _repeats(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
     """Return the tested scores of each repeat, the spread between them, and pass@k where calls are sampled."""
-    tested = {metric.name: metric.label for metric in METRICS.values() if metric.tested} | {
+    tested = {metric.name: metric.title for metric in METRICS.values() if metric.tested} | {
         "judge": JUDGE_ACCURACY
     }
     count = max(len(row.repeats) for row in group)

@@ -20,6 +20,8 @@ POWER = 0.8
 # differences of which all patterns of signs are enumerated: 4,096, faster than RESAMPLES samples
 FEW_MOVED = 12
 _CELLS_PER_CHUNK = 2_000_000  # int64 counts: 16 MB
+LOWER = "↓"
+LOWER_NOTE = f"{LOWER}: a lower value is better."
 _TIE = 1e-9  # equal sums differ by less
 
 
@@ -64,6 +66,10 @@ class Difference:
         return self.binary and not self.repeat_error
 
     @property
+    def title(self) -> str:
+        return mark_direction(self.metric, lower_is_better=self.lower_is_better)
+
+    @property
     def better(self) -> str:
         """Return the run with the better mean: the second one if both are equal."""
         sign = -1 if self.lower_is_better else 1
@@ -72,6 +78,16 @@ class Difference:
     def is_within(self, points: float) -> bool:
         """Return whether the 95 % interval is between -points and points: two one-sided tests at 2.5 % each."""
         return -points < self.low and self.high < points
+
+
+def mark_direction(label: str, *, lower_is_better: bool) -> str:
+    """Return the label of a score for tables: with an arrow if a lower value is better."""
+    return f"{label} {LOWER}" if lower_is_better else label
+
+
+def explain_direction(titles: Iterable[object]) -> list[str]:
+    """Return the note of a table in which some title of a score has an arrow."""
+    return [LOWER_NOTE] if any(str(title).endswith(LOWER) for title in titles) else []
 
 
 def compare(

@@ -13,6 +13,7 @@ from typing import Literal
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, ScoreSummary
 from kgqa.artifacts.predictions import Prediction
 from kgqa.errors import ConfigError, DataError
+from kgqa.scoring.comparison import mark_direction
 from kgqa.scoring.metrics import abstains, containment, score
 from kgqa.scoring.own_metrics import OwnMetric, list_own_metrics
 from kgqa.types import Json, Question
@@ -106,6 +107,10 @@ class Metric:
     of_golds: bool = False
     optional: bool = False
     lower_is_better: bool = False
+
+    @property
+    def title(self) -> str:
+        return mark_direction(self.label, lower_is_better=self.lower_is_better)
 
 
 def _unless_unanswerable(share: Share) -> Share:

@@ -261,9 +261,9 @@ def errors(question: Question, answer: str) -> float:
 @pytest.fixture
 def with_errors(kgqa: Run, tmp_path: Path) -> None:
     """Write a metric of which 0 is the best, and run the best and the worst method."""
-    (tmp_path / "errors.py").write_text(ERRORS, encoding="utf-8")
+    (tmp_path / "mine.py").write_text(ERRORS, encoding="utf-8")
     (tmp_path / "conf/metric").mkdir(parents=True)
-    text = "_target_: errors.errors\nlabel: Error rate\nlower_is_better: true\n"
+    text = "_target_: mine.errors\nlabel: Error rate\nlower_is_better: true\n"
     (tmp_path / "conf/metric/errors.yaml").write_text(text, encoding="utf-8")
     rule = {"match": ".", "reply": "wrong"}
     (tmp_path / "rules.jsonl").write_text(json.dumps(rule), encoding="utf-8")
@@ -283,6 +283,48 @@ def test_lower_value_of_an_own_metric_wins(
     monkeypatch.chdir(tmp_path)
     explained = api.compare("no_context", "golden", metrics=["errors"]).choose_explained()
     assert explained == ("golden", "no_context")
+
+
+@pytest.mark.usefixtures("with_errors")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "compare no_context golden metrics=errors",
+        "plan no_context golden metrics=errors",
+        "evaluate no_context golden",
+        "explain golden",
+        "run -m method=golden,no_context dataset=demo engine=scripted limit=8",
+    ],
+    ids=["compare", "plan", "evaluate", "explain", "sweep"],
+)
+def test_arrow_means_that_lower_is_better(kgqa: Run, command: str) -> None:
+    out = kgqa(command)
+    assert "Error rate ↓  " in out.replace("\n", "  ")
+    assert "↓: a lower value is better." in out
+
+
+@pytest.mark.usefixtures("with_errors")
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        ("report no_context golden --table paper metrics=errors", "no_context/table.tex"),
+        ("compare no_context golden --out c.tex", "c.tex"),
+        ("report golden --format latex", "golden/report.tex"),
+    ],
+    ids=["paper", "compare", "run"],
+)
+def test_caption_explains_the_arrow(kgqa: Run, tmp_path: Path, command: str, file: str) -> None:
+    kgqa(command)
+    table = (tmp_path / file).read_text(encoding="utf-8")
+    assert r"Error rate $\downarrow$" in table
+    assert r"$\downarrow$: a lower value is better." in table
+
+
+@pytest.mark.usefixtures("with_errors")
+def test_arrow_is_explained_in_a_report(tmp_path: Path) -> None:
+    text = (tmp_path / "golden/report.md").read_text(encoding="utf-8")
+    assert text.count("| Error rate ↓ | 0.0 ") == 1
+    assert text.count("↓: a lower value is better.") == 1
 
 
 PARTLY = """

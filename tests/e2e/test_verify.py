@@ -102,7 +102,7 @@ def test_only_the_share_of_noise_is_a_score(kgqa: Kgqa, tmp_path: Path) -> None:
     }
     assert list(defined) == ["noise"]
     assert defined["noise"]["mean"] == pytest.approx(700 / 9)
-    assert "| noise | 77.8  [" in ran.text("report.md")
+    assert "| noise ↓ | 77.8  [" in ran.text("report.md")
 
 
 def test_trace_shows_the_path_of_a_verdict(kgqa: Kgqa, tmp_path: Path) -> None:

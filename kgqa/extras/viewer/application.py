@@ -198,7 +198,7 @@ class Viewer:
             around = _link_beside(beside, query, "beside", "words")
             links, pages = [("side by side", f"{HOME}?{around}")], f"{pages}&{around}"
         scores = {
-            metric.label: question.row[name] for name, metric in METRICS.items() if metric.tested
+            metric.title: question.row[name] for name, metric in METRICS.items() if metric.tested
         }
         scores["judge"] = question.row["verdict"]
         facts = [("run", row.key), ("gold answer", " | ".join(question.row["gold"]))]
@@ -288,7 +288,7 @@ class Viewer:
 
         text = template_environment("kgqa.extras.viewer").get_template(template).render(
             view=request.url.path, folder=escape_control(str(self._root)), link=link, page=PAGE,
-            texts=TEXTS, with_intervals=table.WITH_INTERVALS, scores=table.list_scores(), short=table.shorten_name,
+            texts=TEXTS, with_intervals=table.WITH_INTERVALS, scores=table.list_scores(), short=table.name_heads(),
             **values,
         )  # fmt: skip
         return _html(text, status)

@@ -6,7 +6,7 @@ A run is read again when its files change.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -412,6 +412,12 @@ def shorten_name(column: str) -> str:
     for suffix in _SUFFIXES:
         column = column.removesuffix(suffix)
     return column
+
+
+def name_heads() -> Callable[[str], str]:
+    """Return a function that names the head of a column, with an arrow if a lower value is better."""
+    titles = {column.label: column.title for column in columns()}
+    return lambda column: shorten_name(titles.get(column, column))
 
 
 def name_rows(rows: Sequence[Row]) -> list[Row]:
