@@ -81,7 +81,8 @@ def _build_row(
         "flags": dict(prediction.flags),
         "context_tokens": prediction.context_tokens,
         "calls": len(calls),
-        "model_calls": len(usages),
+        # those that failed, too
+        "model_calls": sum(call.kind in ("generate", "choose") for call in calls),
         "prompt_tokens": sum(usage.prompt_tokens for usage in usages),
         "output_tokens": sum(usage.output_tokens for usage in usages),
     }

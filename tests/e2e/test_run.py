@@ -17,11 +17,12 @@ import pytest
 
 from kgqa.artifacts.examples import TrainedWith, hash_questions, id_hash, text_hash
 from kgqa.artifacts.predictions import question_ids
-from kgqa.artifacts.run import MADE_UP
+from kgqa.artifacts.run import MADE_UP, FinishedRun
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineError
 from kgqa.experiment.check import count_leaks
 from kgqa.experiment.selection import QuestionSelection
+from kgqa.report.questions import RunQuestions
 from kgqa.types import Question
 from tests.adapters_for_tests import write_lora
 from tests.e2e.conftest import (
@@ -523,6 +524,13 @@ def test_failed_calls_are_no_retrieval_misses(kgqa: Kgqa, fail: Fail) -> None:
     printed = ran.out + ran.err
     assert re.search(r"^recall +@2 .* of 2$", printed, re.MULTILINE)
     assert re.search(r"^support precision [^,]*\[\S+, \S+\] +of 2$", printed, re.MULTILINE)
+
+
+def test_failed_calls_are_calls_of_their_question(kgqa: Kgqa, fail: Fail) -> None:
+    fail(2)
+    run = FinishedRun.read(kgqa(*FAILING, "max_failure_rate=1").folder)
+    calls = [row["model_calls"] for row in RunQuestions(run).rows.values()]
+    assert (calls, run.metrics.cost.method.calls) == ([1, 1, 1, 1], 4)
 
 
 def test_failed_questions_are_named_with_every_score(kgqa: Kgqa, fail: Fail) -> None:

@@ -183,6 +183,19 @@ def test_cost_of_a_question_has_the_extraction_apart(browser: Browser, page: Pat
     )
 
 
+def test_failed_call_is_shown_as_failed(browser: Browser, page: Path) -> None:
+    browser.open(page, "#questions")
+    calls = """[{
+        call: 'generate', role: 'reader', path: [1],
+        reply: { error: 'Refused', message: 'no', usage: null },
+    }]"""
+    assert browser.value(f"countCalls({calls})") == "1 model call (1 reader), 1 failed"
+    browser.value(f"rows.find((row) => row.question_id === '{SECOND}').error = 'Refused: no'")
+    browser.value(f"location.hash = '#q={SECOND}'")
+    browser.wait(f"{MARKS}?.textContent.includes('{SECOND}')")
+    assert browser.value(f"{MARKS}.textContent").startswith(f"failed{SECOND}")
+
+
 def chosen(browser: Browser, value: str, control: str = "outcome") -> list[str]:
     browser.value(
         f"{{ const box = byId('{control}'); box.value = '{value}'; box.dispatchEvent(new Event('input')) }}"

@@ -83,7 +83,7 @@ function questionView(row, traced) {
     ["flags", flags.length ? flags : null],
     ["figures", figures.length ? element("span", { class: "marks" }, figures) : null],
   ]);
-  const marks = [mark(row.em === null ? said : `${said} by exact match`, kind), mark(row.question_id), row.hops !== null && mark(`${row.hops} hops`), row.type && mark(row.type)];
+  const marks = [mark(row.em === null || row.error !== null ? said : `${said} by exact match`, kind), mark(row.question_id), row.hops !== null && mark(`${row.hops} hops`), row.type && mark(row.type)];
   const take = traced && element("p", { class: "take" }, copying("copy answer", () => traced.answer ?? row.error ?? ""), saving("save as JSON", `${row.question_id}.json`, () => ({ row, ...traced })));
   const head = [back, element("h2", null, row.question), element("div", { class: "marks" }, marks), summary, take].filter(Boolean);
   return traced ? [...head, ...ledView(row, traced)] : [...head, elsewhereView(row)];
@@ -124,7 +124,8 @@ function extraction(traced) {
 
 function countCalls(calls) {
   const roles = counted(calls.map((call) => call.role ?? call.call));
-  return `${calls.length} model call${calls.length === 1 ? "" : "s"}${roles && ` (${roles})`}`;
+  const failed = calls.filter((call) => call.reply?.error !== undefined).length;
+  return `${calls.length} model call${calls.length === 1 ? "" : "s"}${roles && ` (${roles})`}${failed ? `, ${failed} failed` : ""}`;
 }
 
 /** The number of other calls by kind, or null. */
