@@ -75,7 +75,7 @@ def _list_files() -> tuple[tuple[Path, int], ...]:
     files = (
         file
         for folder in conf_folders()[:-1]
-        for file in sorted((folder / "metric").glob("*.yaml"))
+        for file in sorted((folder / "metric").glob("*.y*ml"))
     )
     return tuple((file.absolute(), file.stat().st_mtime_ns) for file in files)
 
@@ -86,6 +86,8 @@ def _load(files: tuple[tuple[Path, int], ...]) -> dict[str, OwnMetric]:
 
 
 def _load_metric(file: Path) -> OwnMetric:
+    if file.suffix != ".yaml":
+        raise ConfigError(f"{file}: rename it to {file.stem}.yaml, so that kgqa finds it")
     node = parse_yaml(file, "Fix this file")
     if not isinstance(node, dict):
         raise ConfigError(f"{file}: {NO_TARGET}")
@@ -95,6 +97,18 @@ def _load_metric(file: Path) -> OwnMetric:
     if "_target_" not in node:
         raise ConfigError(f"{file}: {NO_TARGET}")
     target = str(node["_target_"])
+    function = _import_function(file, target)
+    label = str(node.get("label") or file.stem.replace("_", " "))
+    lower_is_better = node.get("lower_is_better", False)
+    if not isinstance(lower_is_better, bool):
+        raise ConfigError(
+            f"{file}: lower_is_better: must be true or false, not {encode_json(lower_is_better).decode()}"
+        )
+    return OwnMetric(file, target, function, label, lower_is_better)
+
+
+def _import_function(file: Path, target: str) -> Callable[[Question, str], float | None]:
+    """Return the function that a file names. Raise ConfigError if it is not one of a question and an answer."""
     if "." not in target:
         raise ConfigError(f"{file}: _target_={target}: write MODULE.FUNCTION")
     try:
@@ -107,10 +121,4 @@ def _load_metric(file: Path) -> OwnMetric:
         signature(function).bind("question", "answer")
     except TypeError as error:
         raise ConfigError(f"{function_line(function)}: must take (question, answer)") from error
-    label = str(node.get("label") or file.stem.replace("_", " "))
-    lower_is_better = node.get("lower_is_better", False)
-    if not isinstance(lower_is_better, bool):
-        raise ConfigError(
-            f"{file}: lower_is_better: must be true or false, not {encode_json(lower_is_better).decode()}"
-        )
-    return OwnMetric(file, target, function, label, lower_is_better)
+    return function  # type: ignore[no-any-return]

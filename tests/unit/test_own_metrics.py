@@ -140,6 +140,16 @@ def test_direction_is_true_or_false(write_metric: Callable[..., Path], value: st
         list_own_metrics()
 
 
+def test_metric_file_of_another_suffix_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf/metric").mkdir(parents=True)
+    (tmp_path / "conf/metric/mine.yml").write_text("_target_: a.b\n")
+    with pytest.raises(ConfigError, match=r"mine\.yml: rename it to mine\.yaml"):
+        list_own_metrics()
+
+
 COUNTED = """
 calls = []
 
