@@ -541,7 +541,8 @@ def test_answers_side_by_side(viewing: Viewing, keys: dict[str, str]) -> None:
         key for key in keys_of(viewing.get("/?filter=dataset%3Ddemo")) if key.startswith("demo/")
     )
     page = viewing.get(f"/compare?{urlencode([('run', keys['trace']), ('run', small)])}")
-    assert page.count("not in this run") == 11
+    # run A has 12 questions and the other one 2, of which one is shared
+    assert page.count("not in this run") == 12
     assert "1 run chosen. Choose 2 to 6 runs" in viewing.error(f"/compare?run={keys['trace']}")
     assert "no run in" in viewing.error("/run/no/such/run/here")
 
@@ -800,6 +801,19 @@ def test_other_questions_side_by_side_are_marked(viewing: Viewing, keys: dict[st
     assert warning in viewing.error(f"/compare?{runs}")
     same = urlencode([("run", keys["trace"]), ("run", keys["no_context"])])
     assert "different questions" not in viewing.error(f"/compare?{same}")
+
+
+@pytest.mark.parametrize("is_turned", [False, True], ids=["larger first", "smaller first"])
+@pytest.mark.parametrize(
+    ("which", "count"), [("", "1–13 of 13"), ("in all runs", "1–1 of 1"), ("flipped", "0")]
+)
+def test_side_by_side_has_the_questions_of_all_runs(
+    viewing: Viewing, folder: Path, keys: dict[str, str], which: str, count: str, is_turned: bool
+) -> None:
+    (small,) = [row.runs[0] for row in read_rows(folder / "outputs") if row.kind == "sweep"]
+    runs = [keys["trace"], small][:: -1 if is_turned else 1]
+    query = urlencode([*(("run", key) for key in runs), ("which", which)])
+    assert f"<output>{count} questions</output>" in viewing.get(f"/compare?{query}")
 
 
 def test_different_judges_side_by_side_are_marked(

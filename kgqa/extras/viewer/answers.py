@@ -30,7 +30,7 @@ from kgqa.scoring.repeats import compare_rows
 
 MAX_RUNS = 32  # in memory
 MAX_COMPARISONS = 8
-FILTERS = ("all questions", "flipped")
+FILTERS = ("all questions", "in all runs", "flipped")
 
 
 @dataclass(frozen=True)
@@ -62,24 +62,34 @@ def _read(folder: Path, _: Sequence[int]) -> RunQuestions:
 
 
 def side_by_side(runs: Sequence[Row], which: str, text: str) -> list[Side]:
-    """Return the questions of the first run that contain all words, with the answers of each run.
+    """Return the questions of any run that contain all words, with the answers of each run.
 
-    which: "flipped" are the questions that some runs have right more often than others.
+    The questions of the first run are first. which: a name of FILTERS. "flipped" are the questions that some runs have
+    right more often than others.
     """
     words, sides = text.lower().split(), []
     repeats = [
         {key: read_answers(folder).rows for key, folder in run.folders.items()} for run in runs
     ]
-    for id_, first in next(iter(repeats[0].values())).items():
+    questions = dict.fromkeys(id_ for each in repeats for rows in each.values() for id_ in rows)
+    for id_ in questions:
         answered = [
             {key: rows[id_] for key, rows in each.items() if id_ in rows} for each in repeats
         ]
+        if which == "in all runs" and not all(answered):
+            continue
+        first = next(row for each in answered for row in each.values())
         shares = {fmean(map(is_right, each.values())) for each in answered if each}
         answers = (row["answer"] or "" for each in answered for row in each.values())
         searched = "\n".join([id_, first["question"], *first["gold"], *answers]).lower()
         if (which != "flipped" or len(shares) > 1) and all(word in searched for word in words):
             sides.append([_join_answers(each) for each in answered])
     return sides
+
+
+def question_of(side: Side) -> QuestionRow:
+    """Return the row of a question in the first run that has it."""
+    return next(each.row for answers in side for each in answers)
 
 
 def _join_answers(rows: Mapping[str, QuestionRow]) -> list[Shown]:

@@ -18,6 +18,7 @@ from kgqa.extras.viewer import table
 from kgqa.extras.viewer.answers import (
     FILTERS,
     compare_scores,
+    question_of,
     read_answers,
     side_by_side,
     warn_of_judges,
@@ -191,8 +192,7 @@ class Viewer:
         if beside := query.getlist("beside"):
             runs = [find_row(self._root, key) for key in beside]
             sides = side_by_side(runs, query.get("which", ""), query.get("words", ""))
-            # the first run has them all
-            listed = {side[0][0].row["question_id"] for side in sides}
+            listed = {question_of(side)["question_id"] for side in sides}
             if question.row["question_id"] in listed:
                 rows = [each for each in rows if each["question_id"] in listed]
             around = _link_beside(beside, query, "beside", "words")
