@@ -21,6 +21,7 @@ from kgqa.artifacts.run import FinishedRun, find_run, run_json
 from kgqa.artifacts.sweep import (
     find_missing,
     find_places,
+    find_repeats,
     find_rows,
     find_sweep_runs,
     refuse_repeated,
@@ -274,12 +275,10 @@ def explain(
     Raises:
         ConfigError: no run or several runs match, or the runs are the same or share no question.
     """
-    folder = find_run(str(_name(run)))
-    if (reference := _name(baseline)) is None:
-        return explain_run(folder, seed=seed)
-    other = find_run(reference)
-    refuse_repeated([other, folder])
-    return explain_run(folder, other, seed=seed)
+    folders, reference = find_repeats(str(_name(run))), _name(baseline)
+    others = [] if reference is None else find_repeats(reference)
+    refuse_repeated([*others, *folders])
+    return explain_run(folders, others, seed=seed)
 
 
 def evaluate(

@@ -421,6 +421,11 @@ def find_rows(texts: Sequence[str]) -> list[list[Path]]:
     return rows
 
 
+def find_repeats(text: str) -> list[Path]:
+    """Return the run that a text names, or the repeats of a row. Raises as `find_run` and `find_row`."""
+    return find_row(text) or [find_run(text)]
+
+
 def refuse_repeated(folders: Sequence[Path]) -> None:
     """Raise ConfigError if a run is in the list more than once."""
     places = [folder.resolve() for folder in folders]

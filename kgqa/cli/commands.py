@@ -213,7 +213,8 @@ INSPECT_COMMANDS = (
         kgqa explain last""",
         "kgqa.cli.score:explain",
         """
-        RUN            a run: its folder, the start of its name, SWEEP/METHOD, or last (the last finished run)
+        RUN            a run: its folder, the start of its name, SWEEP/METHOD, SWEEP/NUMBER, or last (the last \
+            finished run). Of repeats all are explained
         [BASELINE]     another run on the same questions, to compare with. The same as baseline=RUN
         [key=value …]  baseline=RUN, seed=0 of the intervals""",
         ("baseline", "seed"),

@@ -12,6 +12,7 @@ from kgqa.artifacts.run import UPPER_BOUNDS, find_run, read_method
 from kgqa.artifacts.sweep import (
     find_missing,
     find_places,
+    find_repeats,
     find_rows,
     refuse_repeated,
     warn_of_changed,
@@ -204,12 +205,11 @@ def explain(args: Namespace, terminal: Terminal) -> None:
     if others and "baseline" in values:
         raise ConfigError(f"baseline={values['baseline']}: {others[0]} is the baseline. Name one")
     named = others[0] if others else values.get("baseline")
-    run, baseline = find_run(name), find_run(named) if named else None
-    if baseline:
-        refuse_repeated([baseline, run])
+    run, baseline = find_repeats(name), find_repeats(named) if named else []
+    refuse_repeated([*baseline, *run])
     explanation = explain_run(run, baseline, seed=seed)
     terminal.sections(explanation.heading, explanation.sections)
-    terminal.line(explanation.write(run))
+    terminal.line(explanation.write(run[0]))
 
 
 def compare(args: Namespace, terminal: Terminal) -> None:

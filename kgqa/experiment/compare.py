@@ -353,12 +353,13 @@ def list_runs(runs: Runs, names: Mapping[str, str]) -> list[str]:
     """Return a line per run with its letter, its name among these runs and its folder."""
     width = max(map(len, names.values()))
     return [
-        f"{letter}  {names[letter]:{width}}  {_show_folders(repeats)}"
+        f"{letter}  {names[letter]:{width}}  {show_folders(repeats)}"
         for letter, repeats in runs.items()
     ]
 
 
-def _show_folders(repeats: Sequence[AnsweredQuestions]) -> str:
+def show_folders(repeats: Sequence[AnsweredQuestions]) -> str:
+    """Return the folder of a run, or of the first of its repeats with the number of the others."""
     first, *others = repeats
     return f"{first.name} and {pluralize(len(others), 'repeat')}" if others else first.name
 

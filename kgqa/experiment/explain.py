@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kgqa.artifacts.metrics import UNDEFINED, Estimate
 from kgqa.artifacts.trace import TracedCall, TracedQuestion, read_trace
-from kgqa.experiment.compare import collect_verdicts, share_questions
+from kgqa.experiment.compare import collect_verdicts, count_questions, name_runs, show_folders
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.report.columns import JUDGE_ACCURACY
 from kgqa.report.evaluation import difference_text, p_text
 from kgqa.report.page import Tables
 from kgqa.report.section import MarkedCell, Section, Value, markdown
 from kgqa.scoring.citations import CitationScores, cite_passages, cite_sentences
-from kgqa.scoring.comparison import Difference, compare, explain_direction
-from kgqa.scoring.corrected import share
+from kgqa.scoring.comparison import Difference, explain_direction
 from kgqa.scoring.intervals import estimate
 from kgqa.scoring.normalisation import normalise
 from kgqa.scoring.questions import METRICS, Metric, ScoredQuestion
+from kgqa.scoring.repeats import Rows, compare_rows, repeated_estimate
 from kgqa.scoring.summary import UNKNOWN
 from kgqa.util.fs import replace_file
 from kgqa.util.text import pluralize
@@ -41,9 +42,8 @@ SIGNS = {
     "echo": "wrong, and found only in the part of the prompt that all questions share, such as its demonstrations",
     "yes or no": "yes or no to a question with wh-words and another gold answer",
 }
-DIFFERENCES = (
-    "Differences in points. p: McNemar's test, with Holm's correction over the rows that occur."
-)
+DIFFERENCES = "Differences in points. p: {test}, with Holm's correction over the rows that occur."
+REPEATS = "Repeats: all answers are counted. Shares, intervals and p are those of the means of each question."
 EXAMPLES = 3
 # to see what the prompts of all questions share
 FEWEST_PROMPTS = 3
@@ -70,6 +70,8 @@ class Explained:
 
 # a share, None: the question does not define it
 Measure = Callable[[Explained], float | None]
+# the questions of a run, or of each of its repeats, in the same order
+Side = Sequence[Sequence[Explained]]
 
 
 class Explanation(Tables):
@@ -83,30 +85,44 @@ class Explanation(Tables):
         )
 
 
-def explain(folder: Path, baseline: Path | None = None, *, seed: int = 0) -> Explanation:
+def explain(
+    folders: Sequence[Path], baseline: Sequence[Path] = (), *, seed: int = 0
+) -> Explanation:
     """Explain a run, and compare each share with that of a baseline on the questions that both have.
+
+    folders, baseline: of a run, or of all its repeats: their means are compared as by `compare_rows`.
 
     Raises:
         ConfigError: the runs have no question in common.
         DataError: one is not the folder of a finished run.
     """
-    opened = [open_run(place) for place in (folder, *([baseline] if baseline else []))]
-    runs = share_questions(opened, common=True)
-    sides = dict(zip(("the run", "the baseline"), [[run] for run in runs], strict=False))
-    judged, notes = collect_verdicts(sides)
-    verdicts = [rows[0] for rows in judged.values()] if judged else [None] * len(runs)
-    explained = list(map(explain_answers, runs, verdicts))
+    opened = [[open_run(place) for place in row] for row in (folders, baseline) if row]
+    named = name_runs(opened, common=True)
+    runs = dict(zip(("the run", "the baseline"), named.values(), strict=False))
+    judged, notes = collect_verdicts(runs)
+    explained = [
+        [
+            explain_answers(run, judged[name][place] if judged else None)
+            for place, run in enumerate(repeats)
+        ]
+        for name, repeats in runs.items()
+    ]
+    first = runs["the run"][0]
     heading = [
-        f"{folder}: {pluralize(len(runs[0].questions), 'question')}, profile {runs[0].profile}"
+        f"{show_folders(runs['the run'])}: {count_questions(named)}, profile {first.profile}"
     ]
     if baseline:
-        heading.append(
-            f"baseline: {baseline}, on {_describe_shared(opened, len(runs[0].questions))}"
-        )
+        shared = _describe_shared([repeats[0] for repeats in opened], len(first.questions))
+        heading.append(f"baseline: {show_folders(runs['the baseline'])}, on {shared}")
     heading += notes
-    heading += [f"warning: {run.name}{run.simulation_note}" for run in runs if run.simulation_note]
+    heading += [
+        f"warning: {run.name}{run.simulation_note}"
+        for repeats in runs.values()
+        for run in repeats
+        if run.simulation_note
+    ]
     sections = [
-        *_shares_sections(explained, folder, seed),
+        *_shares_sections(explained, folders, seed),
         *_citation_sections(explained, seed),
         *_group_sections(explained, seed),
     ]
@@ -244,24 +260,25 @@ def _prompt(call: TracedCall) -> str:
 
 
 def _shares_sections(
-    explained: Sequence[Sequence[Explained]], folder: Path, seed: int
+    explained: Sequence[Side], folders: Sequence[Path], seed: int
 ) -> list[Section]:
     """Return the tables of causes and of signs, with what both have in common below the second one."""
-    causes = _shares_section("Causes, one per question", CAUSES, explained, folder, seed)
-    signs = _shares_section("Signs, any number per question", SIGNS, explained, folder, seed)
+    causes = _shares_section("Causes, one per question", CAUSES, explained, folders, seed)
+    signs = _shares_section("Signs, any number per question", SIGNS, explained, folders, seed)
+    has_repeats = any(len(side) > 1 for side in explained)
     text = "Percent of all questions, with Wilson's 95 % intervals."
     if len(explained) > 1:
-        text += f" {DIFFERENCES}"
-    column = causes.header.index("examples")
-    ids = [id_ for row in (*causes.rows, *signs.rows) for id_ in row[column].split(", ") if id_]
-    return [causes, replace(signs, text=(text, *_show_example(folder, ids)))]
+        test = "the paired test of kgqa compare" if has_repeats else "McNemar's test"
+        text += f" {DIFFERENCES.format(test=test)}"
+    texts = (text, *([REPEATS] if has_repeats else []))
+    return [causes, replace(signs, text=(*texts, *_show_example(explained[0], folders)))]
 
 
 def _shares_section(
     title: str,
     names: Mapping[str, str],
-    explained: Sequence[Sequence[Explained]],
-    folder: Path,
+    explained: Sequence[Side],
+    folders: Sequence[Path],
     seed: int,
 ) -> Section:
     """Return a row per name: its share, the baseline's share and the difference, and examples with links."""
@@ -269,19 +286,17 @@ def _shares_section(
     differences = _differences(names, own, others[0], seed) if others else {}
     rows = []
     for name, meaning in names.items():
-        matches = [each for each in own if each.has(name)]
-        row: list[Value] = [name, len(matches), share(len(matches), len(own))]
+        count = sum(each.has(name) for run in own for each in run)
+        estimates = [_estimate(_measure(side, _has(name))) for side in explained]
+        row: list[Value] = [name, count, *estimates]
         if others:
-            row += [
-                share(sum(each.has(name) for each in others[0]), len(own)),
-                show_difference(differences.get(name)),
-            ]
-        ids = [each.row.id for each in matches[:EXAMPLES]] if name != "right" else []
+            row.append(show_difference(differences.get(name)))
+        folder, ids = _find_examples(own, folders, name)
         link = f"{folder.resolve().as_posix()}/report.html#q={ids[0]}" if ids else ""
         rows.append((*row, MarkedCell(", ".join(ids), link=link), meaning))
     header = [
         "",
-        "questions",
+        "questions" if len(own) == 1 else "answers",
         "percent",
         *(["baseline", "difference"] if others else []),
         "examples",
@@ -290,32 +305,62 @@ def _shares_section(
     meanings = [
         f"{name}: {meaning}"
         for name, meaning in names.items()
-        if name != "right" and any(each.has(name) for side in explained for each in side)
+        if name != "right" and any(each.has(name) for each in _flatten(explained))
     ]
     return Section(title, header, rows, optional=2, instead={"meaning": meanings})
 
 
-def _show_example(folder: Path, ids: Sequence[str]) -> list[str]:
+def _find_examples(side: Side, folders: Sequence[Path], name: str) -> tuple[Path, list[str]]:
+    """Return the first questions with a cause or sign, of the first repeat with one, and its folder."""
+    matches = [[each.row.id for each in run if each.has(name)] for run in side]
+    examples = zip(folders, matches, strict=True)
+    folder, ids = next((each for each in examples if each[1]), (folders[0], []))
+    return folder, ids[:EXAMPLES] if name != "right" else []
+
+
+def _show_example(side: Side, folders: Sequence[Path]) -> list[str]:
     """Return the command that shows the first example, if there are examples."""
-    if not ids:
-        return []
-    command = shlex.join(["kgqa", "show", str(folder), ids[0]])
-    return [f"Links open questions in the report. To show one here: {command}"]
+    for name in (*CAUSES, *SIGNS):
+        folder, ids = _find_examples(side, folders, name)
+        if ids:
+            command = shlex.join(["kgqa", "show", str(folder), ids[0]])
+            return [f"Links open questions in the report. To show one here: {command}"]
+    return []
 
 
-def _differences(
-    names: Iterable[str], own: Sequence[Explained], other: Sequence[Explained], seed: int
-) -> dict[str, Difference]:
+def _has(name: str) -> Measure:
+    return lambda each: float(each.has(name))
+
+
+def _flatten(sides: Iterable[Side]) -> list[Explained]:
+    return [each for side in sides for run in side for each in run]
+
+
+def _measure(side: Side, measure: Measure) -> Rows:
+    return [list(map(measure, run)) for run in side]
+
+
+def _estimate(rows: Rows) -> Estimate:
+    """Return the mean of a run, or of its repeats with the spread between them in its interval."""
+    if len(rows) == 1:
+        return estimate(rows[0])
+    repeated = repeated_estimate(
+        [{f"{place}": share for place, share in enumerate(row)} for row in rows]
+    )
+    return repeated.estimate if repeated else UNDEFINED
+
+
+def _differences(names: Iterable[str], own: Side, other: Side, seed: int) -> dict[str, Difference]:
     """Return the tested differences. Names that occur in neither run cannot differ, so that they are no tests."""
     shares = {
         name: {
-            "run": [float(each.has(name)) for each in own],
-            "baseline": [float(each.has(name)) for each in other],
+            "run": _measure(own, _has(name)),
+            "baseline": _measure(other, _has(name)),
         }
         for name in names
-        if any(each.has(name) for each in (*own, *other))
+        if any(each.has(name) for each in _flatten([own, other]))
     }
-    return {difference.metric: difference for difference in compare(shares, seed)}
+    return {difference.metric: difference for difference in compare_rows(shares, seed)}
 
 
 def show_difference(difference: Difference | None) -> str:
@@ -326,7 +371,7 @@ def show_difference(difference: Difference | None) -> str:
     return f"{difference.difference:+.1f} (p {p_text(difference.adjusted)}){mark}"
 
 
-def _citation_sections(explained: Sequence[Sequence[Explained]], seed: int) -> list[Section]:
+def _citation_sections(explained: Sequence[Side], seed: int) -> list[Section]:
     """Return precision and recall of the cited passages and sentences of the run, and of the baseline."""
     measures: dict[str, Measure] = {
         "passages: precision": lambda each: each.passages.precision,
@@ -344,26 +389,27 @@ def _citation_sections(explained: Sequence[Sequence[Explained]], seed: int) -> l
     return [Section("Citations", header, rows, texts)] if rows else []
 
 
-def _list_compared(explained: Sequence[Sequence[Explained]]) -> list[str]:
+def _list_compared(explained: Sequence[Side]) -> list[str]:
     """Return the columns of a baseline, if there is one."""
     return ["baseline", "difference"] if len(explained) > 1 else []
 
 
-def _explain_differences(explained: Sequence[Sequence[Explained]]) -> list[str]:
+def _explain_differences(explained: Sequence[Side]) -> list[str]:
     text = "Differences in points with 95 % intervals, over the questions that define both. They are not tested."
     return [text] if len(explained) > 1 else []
 
 
 def _measure_rows(
-    measures: Mapping[str, Measure], explained: Sequence[Sequence[Explained]], seed: int
+    measures: Mapping[str, Measure], explained: Sequence[Side], seed: int
 ) -> list[tuple[Value, ...]]:
     """Return a row per measure that the run defines: its questions, its percent, and those of the baseline."""
     rows: list[tuple[Value, ...]] = []
     for name, measure in measures.items():
-        shares = [list(map(measure, questions)) for questions in explained]
-        own, *others = map(estimate, shares)
+        shares = [_measure(side, measure) for side in explained]
+        own, *others = map(_estimate, shares)
         if own.n:
-            compared = compare({name: dict(zip("AB", shares, strict=True))}, seed) if others else []
+            rows_of = {name: dict(zip("AB", shares, strict=False))}
+            compared = compare_rows(rows_of, seed) if others else []
             differences = [_brief_difference(compared[0]) if compared else None] if others else []
             rows.append((name, own.n, own, *others, *differences))
     return rows
@@ -375,7 +421,7 @@ def _brief_difference(difference: Difference) -> MarkedCell:
     return MarkedCell(difference_text(difference), brief=f"{difference.difference:+.1f} {ends}")
 
 
-def _group_sections(explained: Sequence[Sequence[Explained]], seed: int) -> list[Section]:
+def _group_sections(explained: Sequence[Side], seed: int) -> list[Section]:
     """Return the scores and the causes by hops and by type, next to those of a baseline."""
     groupings: dict[str, Callable[[ScoredQuestion], object]] = {
         "hops": lambda row: row.question.hops,
@@ -383,12 +429,14 @@ def _group_sections(explained: Sequence[Sequence[Explained]], seed: int) -> list
     }
     sections = []
     for name, group_of in groupings.items():
-        groups: dict[str, list[tuple[Explained, ...]]] = {}
-        for each in zip(*explained, strict=True):
-            groups.setdefault(str(group_of(each[0].row) or UNKNOWN), []).append(each)
+        groups: dict[str, list[int]] = {}
+        for place, each in enumerate(explained[0][0]):
+            groups.setdefault(str(group_of(each.row) or UNKNOWN), []).append(place)
         if len(groups) > 1:
             sides = {
-                group: [list(side) for side in zip(*groups[group], strict=True)]
+                group: [
+                    [[run[place] for place in groups[group]] for run in side] for side in explained
+                ]
                 for group in sorted(groups)
             }
             sections.append(_groups_section(name, sides, seed))
@@ -420,11 +468,9 @@ def _list_causes(explained: Sequence[Explained]) -> dict[str, Measure]:
     return {cause: measure(cause) for cause in CAUSES if cause in causes and cause != "right"}
 
 
-def _groups_section(
-    name: str, sides: Mapping[str, Sequence[Sequence[Explained]]], seed: int
-) -> Section:
+def _groups_section(name: str, sides: Mapping[str, Sequence[Side]], seed: int) -> Section:
     """Return a row per score or cause and group, next to that of a baseline and the difference."""
-    every = [each for side in sides.values() for questions in side for each in questions]
+    every = [each for group in sides.values() for each in _flatten(group)]
     rows = [
         (label, group, *row)
         for label, measure in {**_list_scores(every), **_list_causes(every)}.items()

@@ -82,6 +82,42 @@ def test_baseline_is_a_row_with_its_repeats(place: Path, baseline: str) -> None:
     assert "baseline: B  ircot" in ran.out, ran.err
 
 
+@pytest.mark.parametrize(
+    "names",
+    ["rep/golden rep/ircot", "rep/0 rep/3", "rep/golden baseline=rep/ircot"],
+    ids=["methods", "cells", "key"],
+)
+def test_explain_uses_all_repeats(place: Path, names: str) -> None:
+    ran = run_in(place, "explain", *names.split())
+    assert ran.code == 0, ran.err
+    heading, baseline, *_ = ran.out.splitlines()
+    assert re.fullmatch(
+        r"outputs/demo/golden/\S+ and 2 repeats: 4 questions × 3 repeats, .*", heading
+    )
+    assert re.match(r"baseline: outputs/demo/ircot/\S+ and 2 repeats, on the same", baseline)
+    # one question of four is right in each repeat of golden, and in none of IRCoT
+    assert re.search(r"^right +3  +25\.0  .*  0\.0  \[.* \+25\.0 ", ran.out, re.MULTILINE), ran.out
+
+
+def test_explained_causes_are_those_of_all_repeats(place: Path) -> None:
+    cells = json.loads((place / "outputs/sweeps/rep/sweep.json").read_text())["cells"]
+    single = [count_causes(place, cell["run"]) for cell in cells[3:]]
+    total = {name: sum(each[name] for each in single) for name in single[0]}
+    assert count_causes(place, "rep/ircot") == total
+    assert sum(total.values()) == 12
+
+
+def count_causes(place: Path, run: str) -> dict[str, int]:
+    table = run_in(place, "explain", run).out.partition("Signs")[0]
+    rows = re.findall(r"^([a-z ]+?)  +(\d+)  ", table, re.MULTILINE)
+    return {name: int(count) for name, count in rows}
+
+
+def test_repeat_of_an_explained_row_is_refused(place: Path) -> None:
+    cells = json.loads((place / "outputs/sweeps/rep/sweep.json").read_text())["cells"]
+    refused(run_in(place, "explain", "rep/golden", cells[1]["run"]), "the same run twice")
+
+
 def test_a_single_repeat_is_a_run(place: Path) -> None:
     cells = json.loads((place / "outputs/sweeps/rep/sweep.json").read_text())["cells"]
     ran = run_in(place, "compare", cells[0]["run"], cells[3]["run"])
