@@ -245,8 +245,13 @@ def compare_answers(
 def open_rows(
     rows: Sequence[Sequence[Path]], profile: str | None = None
 ) -> list[list[AnsweredQuestions]]:
-    """Read each run and its repeats. Raises ConfigError: they have different profiles. Raises as `open_run`."""
+    """Read each run and its repeats. Raises ConfigError: they have different profiles, or share no question.
+
+    Raises as `open_run`.
+    """
     opened = [[open_run(folder, profile) for folder in folders] for folders in rows]
+    # with runs of two datasets, a profile would not help
+    _find_common([run for repeats in opened for run in repeats])
     if len(profiles := sorted({run.profile for repeats in opened for run in repeats})) > 1:
         raise ConfigError(f"scored by {' and '.join(profiles)}. Choose one with scoring=")
     return opened
@@ -431,6 +436,16 @@ def compare_share_tests(runs: Runs) -> Scores:
     }
 
 
+def _find_common(runs: Sequence[AnsweredQuestions]) -> set[str]:
+    """Return the ids of the questions that all runs have. Raises ConfigError if there are none."""
+    shared = set.intersection(*({question.id for question in run.questions} for run in runs))
+    if not shared:
+        raise ConfigError(
+            "these runs have no question in common. Compare runs over the same dataset"
+        )
+    return shared
+
+
 def share_questions(
     runs: list[AnsweredQuestions], *, common: bool, repeated: bool = False
 ) -> list[AnsweredQuestions]:
@@ -444,11 +459,7 @@ def share_questions(
     """
     first, *others = runs
     by_run = [{question.id: question for question in run.questions} for run in runs]
-    shared = set(by_run[0]).intersection(*by_run[1:])
-    if not shared:
-        raise ConfigError(
-            "these runs have no question in common. Compare runs over the same dataset"
-        )
+    shared = _find_common(runs)
     for run, own in zip(others, by_run[1:], strict=True):
         if not common and own.keys() != by_run[0].keys():
             sides = {

@@ -412,6 +412,13 @@ def test_explain_accepts_the_baseline_as_a_second_run(kgqa: Kgqa) -> None:
     )
 
 
+def test_compare_of_two_datasets_suggests_no_profile(kgqa: Kgqa) -> None:
+    for name, profile in (("2hop__demo_01", "musique"), ("2hop__demo_02", "hotpotqa")):
+        words = ("run", "method=golden", f"ids=[{name}]", f"scoring={profile}", *QUICK)
+        assert kgqa(*words, f"output_dir={profile}").code == 0
+    refused(kgqa("compare", "musique", "hotpotqa"), "no question in common")
+
+
 def test_explain_needs_common_questions(kgqa: Kgqa) -> None:
     assert kgqa("run", "method=golden", "ids=[2hop__demo_01]", "output_dir=a", *QUICK).code == 0
     assert kgqa("run", "method=golden", "ids=[2hop__demo_02]", "output_dir=b", *QUICK).code == 0
