@@ -264,7 +264,17 @@ def _refuse_unknown(text: str) -> ConfigError:
         return ConfigError(
             f"{text}: no finished cell {cell_name} in the sweep {name}. {nearest(cell_name, known)}"
         )
-    remedy = "Separate names by spaces" if "," in text else "List runs: kgqa runs"
+    # as many parts of a name as the text has
+    depth = text.count("/") + 1
+    names = {
+        "/".join(entry.parts[start : start + depth])
+        for entry in list_runs() + list_sweeps()
+        for start in range(len(entry.parts) - depth + 1)
+    }
+    close = nearest(text, names)
+    remedy = close if close.startswith("Did you mean") else "List runs: kgqa runs"
+    if "," in text:
+        remedy = "Separate names by spaces"
     return ConfigError(f"{text}: no finished run matches. {remedy}")
 
 

@@ -235,6 +235,17 @@ def test_prefix_of_several_runs_is_ambiguous() -> None:
     assert find_run("ce").name == "ce"
 
 
+@pytest.mark.parametrize(
+    ("name", "close"),
+    [("basee", "base"), ("demo/trce", "demo/trace"), ("beems", "beams")],
+    ids=["run_name", "path", "sweep"],
+)
+def test_unknown_run_has_a_close_name(name: str, close: str) -> None:
+    run("demo/trace/small/base", 1)
+    run("sweeps/beams", 2, "sweep.json", "report.html")
+    assert refusal(find_run, name) == f"{name}: no finished run matches. Did you mean {close}?"
+
+
 def test_last_is_the_run_that_ended_last() -> None:
     assert "no finished run in outputs/" in refusal(find_run, "last")
     older = run("demo/trace/small/a", 1)
