@@ -368,7 +368,7 @@ def show_difference(difference: Difference | None) -> str:
     if difference is None:
         return "–"
     mark = "*" if difference.significant else ""
-    return f"{difference.difference:+.1f} (p {p_text(difference.adjusted)}){mark}"
+    return f"{difference.difference:+.1f} (p {p_text(difference.adjusted, difference.alpha)}){mark}"
 
 
 def _citation_sections(explained: Sequence[Side], seed: int) -> list[Section]:

@@ -32,7 +32,7 @@ from kgqa.experiment.compare import (
 )
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.experiment.selection import GIVEN, QuestionSelection
-from kgqa.report.evaluation import MCNEMAR, describe_level
+from kgqa.report.evaluation import MCNEMAR, describe_level, points_text
 from kgqa.report.page import Tables
 from kgqa.report.section import Legend, MarkedCell, Section, Value
 from kgqa.scoring.comparison import ALPHA, Difference, count_families, explain_direction
@@ -49,7 +49,7 @@ Probability = Annotated[
 ]
 REPEATS_TEXT = "Repeats: the numbers are for as many repeats as those of the pilot, with the spread between them."
 TOO_DIFFERENT = (
-    "{rows}: the repeats differ by so much that no number of questions shows {points:g} points. Use more repeats, e.g. "
+    "{rows}: the repeats differ by so much that no number of questions shows {points}. Use more repeats, e.g. "
     "repeats=10."
 )
 FEWER_TESTS = "Fewer tests need fewer questions: set metrics=f1 here and in kgqa compare"
@@ -157,7 +157,7 @@ def plan_comparison(
                 f"{pilot.difference:+.1f}",
             )
         )
-    needed_for = f"questions for {points:g} points"
+    needed_for = f"questions for {points_text(points)}"
     of_dataset = (f"all {all_of_it:,} show",) if all_of_it else ()
     costs_of_it = ("tokens", "model time", "USD")
     of_pilot = ("pilot shows", "pilot questions", "pilot difference")
@@ -171,7 +171,7 @@ def plan_comparison(
         *_warn_of_size(pilot_questions, available),
         *_count_unknown(unknown),
         *(
-            [TOO_DIFFERENT.format(rows=", ".join(too_different), points=points)]
+            [TOO_DIFFERENT.format(rows=", ".join(too_different), points=points_text(points))]
             if too_different
             else []
         ),
@@ -181,7 +181,7 @@ def plan_comparison(
             else []
         ),
         *explain_direction(pilot.title for pilot in pilots),
-        f"Questions: the number that shows {points:g} points with power {power:g}, by {test}, at {level}.",
+        f"Questions: the number that shows {points_text(points)} with power {power:g}, by {test}, at {level}.",
         *(
             ["–: no question of the pilot differs."]
             # pairs of many without one are not in the table

@@ -107,7 +107,7 @@ class ComparisonTable:
             f"{each.n:,}",
             *(f"{mean:.1f}" for mean in each.means),
             f"{_points(each.difference)} {ends}",
-            MarkedCell(p_text(each.adjusted), "best" if each.significant else ""),
+            MarkedCell(p_text(each.adjusted, each.alpha), "best" if each.significant else ""),
         ]
 
     @property

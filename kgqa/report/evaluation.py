@@ -307,7 +307,7 @@ def comparison_section(
         ),
         Legend(
             needed,
-            f"{needed}: questions that show {wanted:g} points with power 0.8 at {describe_level(alpha, tests)}, "
+            f"{needed}: questions that show {points_text(wanted)} with power 0.8 at {describe_level(alpha, tests)}, "
             f"cautiously as kgqa plan"
             f"{', –: none, because the repeats differ by too much' if has_repeats else ''}.",
         ),
@@ -381,10 +381,10 @@ def _difference_row(
         MarkedCell(f"{names[first]} – {names[second]}{mark}", brief=f"{first} – {second}{mark}"),
         f"{compared.means[0]:.1f}  {compared.means[1]:.1f}",
         difference_text(compared),
-        p_text(compared.adjusted),
+        p_text(compared.adjusted, compared.alpha),
         _verdict(compared, wanted, names),
         f"{compared.wins[0]} : {compared.wins[1]}",
-        p_text(compared.p),
+        p_text(compared.p, compared.alpha),
         "–"
         if compared.effect is None
         else f"{'odds' if compared.binary else 'd'} {compared.effect:.2f}",
@@ -416,6 +416,16 @@ def difference_text(difference: Difference) -> str:
     return f"{difference.difference:+.1f} [{difference.low:+.1f}, {difference.high:+.1f}]"
 
 
-def p_text(value: float) -> str:
-    """Return a p-value as papers write it: with three decimals, or "<0.001"."""
-    return f"{value:.3f}" if value >= 0.001 else "<0.001"
+def p_text(value: float, alpha: float = ALPHA) -> str:
+    """Return a p-value as papers write it: with three decimals, or "<0.001". Near alpha it has more decimals."""
+    least = min(0.001, alpha)
+    if value < least:
+        return f"<{least:g}"
+    texts = [f"{value:.{digits}f}" for digits in range(3, 7)]
+    # 0.050 would not show on which side of 0.05 it is
+    return next((text for text in texts if float(text) != alpha), texts[0])
+
+
+def points_text(points: float) -> str:
+    """Return a number of points with its unit."""
+    return f"{points:g} point{'' if points == 1 else 's'}"

@@ -164,7 +164,7 @@ class SweepReport:
             )
             for (best, other), each in tested.items():
                 names = (group[other].name(axes), group[best].name(axes))
-                p = p_text(each.adjusted)
+                p = p_text(each.adjusted, each.alpha)
                 rows.append((column.title, *names, each.n, difference_text(each), p))
         command = shlex.join(["kgqa", "compare", str(self.sweep.path)])
         texts = (

@@ -16,7 +16,7 @@ from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.verdicts import RIGHT, WRONG
 from kgqa.experiment.compare import label_runs, name_runs
 from kgqa.experiment.evaluate import AnsweredQuestions, label_by_scores
-from kgqa.report.evaluation import comparison_section
+from kgqa.report.evaluation import comparison_section, p_text
 from kgqa.scoring.agreement import agreement, cohen_kappa
 from kgqa.scoring.comparison import (
     CORRECTIONS,
@@ -332,6 +332,32 @@ def test_legend_names_the_test_with_the_spread_of_repeats() -> None:
     section = comparison_section(differences, 2.0, {"A": "trace", "B": "golden"})
     tests = "a paired permutation test, or Student's t with the spread between repeats if its p is larger, with"
     assert any(tests in text for text in section.text)
+
+
+@pytest.mark.parametrize(
+    ("p", "alpha", "text"),
+    [
+        (0.0501, 0.05, "0.0501"),
+        (0.0499, 0.05, "0.0499"),
+        (0.04996, 0.05, "0.04996"),
+        (0.05, 0.05, "0.050"),
+        (0.0501, 0.01, "0.050"),
+        (0.0502, 0.1, "0.050"),
+        (0.0099, 0.01, "0.0099"),
+        (0.0004, 0.05, "<0.001"),
+        (0.0004, 0.0005, "<0.0005"),
+    ],
+)
+def test_p_shows_its_side_of_alpha(p: float, alpha: float, text: str) -> None:
+    assert p_text(p, alpha) == text
+
+
+def test_comparison_shows_p_near_its_alpha() -> None:
+    (difference,) = compare({"F1": GRADED}, seed=0)
+    near = replace(difference, adjusted=0.0101, alpha=0.01)
+    section = comparison_section([near], 1.0, {"A": "trace", "B": "golden"})
+    assert section.rows[0][4] == "0.0101"
+    assert any("questions that show 1 point with" in text for text in section.text)
 
 
 @pytest.mark.parametrize(
