@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kgqa.artifacts.manifest import check_hash
 from kgqa.artifacts.schema import Artifact, Count, Number, omit_none, read
+from kgqa.util.text import score_text
 
 METRICS = "metrics.json"
 # start of a reply's flag: another model than the requested one answered
@@ -36,7 +37,14 @@ class Estimate(Artifact):
     n: Count
 
     def __str__(self) -> str:
-        return "–" if self.mean is None else f"{self.mean:.1f}  [{self.low:.1f}, {self.high:.1f}]"
+        return "–" if self.mean is None else f"{score_text(self.mean)}  {self.interval}"
+
+    @property
+    def interval(self) -> str:
+        """Return the interval as text, "" if there is none."""
+        if self.low is None or self.high is None:
+            return ""
+        return f"[{score_text(self.low)}, {score_text(self.high)}]"
 
 
 # of a group: `n`, and scores by name. Older runs have means without intervals

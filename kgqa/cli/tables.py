@@ -15,7 +15,7 @@ from itertools import pairwise
 from rich.cells import cell_len
 from rich.text import Text
 
-from kgqa.util.text import escape_control
+from kgqa.util.text import escape_control, score_text
 
 # between two columns of a table
 GAP = 2
@@ -232,6 +232,6 @@ def _format_cell(cell: Cell) -> Text:
         case int():
             return Text(f"{cell:,}")
         case float():
-            return Text(f"{cell:.1f}")
+            return Text(score_text(cell))
         case _:
             return style_text(cell or "")

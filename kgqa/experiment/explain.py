@@ -24,7 +24,7 @@ from kgqa.scoring.questions import METRICS, Metric, ScoredQuestion
 from kgqa.scoring.repeats import Rows, compare_rows, repeated_estimate
 from kgqa.scoring.summary import UNKNOWN
 from kgqa.util.fs import replace_file
-from kgqa.util.text import pluralize
+from kgqa.util.text import pluralize, score_text
 
 CAUSES = {
     "right": "exact match",
@@ -368,7 +368,7 @@ def show_difference(difference: Difference | None) -> str:
     if difference is None:
         return "–"
     mark = "*" if difference.significant else ""
-    return f"{difference.difference:+.1f} (p {p_text(difference.adjusted, difference.alpha)}){mark}"
+    return f"{score_text(difference.difference, '+')} (p {p_text(difference.adjusted, difference.alpha)}){mark}"
 
 
 def _citation_sections(explained: Sequence[Side], seed: int) -> list[Section]:
@@ -418,7 +418,9 @@ def _measure_rows(
 def _brief_difference(difference: Difference) -> MarkedCell:
     """Return a difference, in a narrow terminal with an interval without decimals, as those of scores."""
     ends = f"[{difference.low:+.0f}, {difference.high:+.0f}]"
-    return MarkedCell(difference_text(difference), brief=f"{difference.difference:+.1f} {ends}")
+    return MarkedCell(
+        difference_text(difference), brief=f"{score_text(difference.difference, '+')} {ends}"
+    )
 
 
 def _group_sections(explained: Sequence[Side], seed: int) -> list[Section]:

@@ -38,7 +38,7 @@ from kgqa.report.section import Legend, MarkedCell, Section, Value
 from kgqa.scoring.comparison import ALPHA, Difference, count_families, explain_direction
 from kgqa.scoring.power import ENOUGH, MOST, find_detectable_points, plan_questions
 from kgqa.scoring.repeats import compare_rows
-from kgqa.util.text import duration, pluralize
+from kgqa.util.text import duration, pluralize, score_text
 from kgqa.util.validators import Validator
 
 Points = Annotated[
@@ -154,7 +154,7 @@ def plan_comparison(
                 *_costs(pair, cautious and min(cautious, all_of_it or cautious)),
                 of_pilot_questions,
                 pilot.n,
-                f"{pilot.difference:+.1f}",
+                score_text(pilot.difference, "+"),
             )
         )
     needed_for = f"questions for {points_text(points)}"
@@ -236,7 +236,7 @@ def _show_points(points: float | None) -> str | None:
     """Return the difference that some questions show."""
     if points is None:
         return None
-    return NO_DIFFERENCE if math.isinf(points) else f"{points:.1f}"
+    return NO_DIFFERENCE if math.isinf(points) else score_text(points)
 
 
 def _has_none(rows: Iterable[Sequence[Value]]) -> bool:

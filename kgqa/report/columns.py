@@ -11,7 +11,7 @@ from kgqa.artifacts.metrics import UNDEFINED, Estimate, JudgeMetrics, Metrics
 from kgqa.artifacts.sweep import REPEAT, SET, Cell
 from kgqa.scoring.comparison import mark_direction
 from kgqa.scoring.questions import METRICS, show_score
-from kgqa.util.text import pluralize
+from kgqa.util.text import pluralize, score_text
 
 T = TypeVar("T")
 Key = TypeVar("Key", bound=Hashable)
@@ -48,11 +48,11 @@ class Measured:
         """Return a score with its interval in whole points, and other figures as they are."""
         if self.low is None or self.high is None:
             return str(self)
-        return f"{self.value:.1f} [{self.low:.0f}, {self.high:.0f}]"
+        return f"{score_text(self.value)} [{self.low:.0f}, {self.high:.0f}]"
 
     def __str__(self) -> str:
-        if self.low is not None:
-            return f"{self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"
+        if self.low is not None and self.high is not None:
+            return f"{score_text(self.value)} [{score_text(self.low)}, {score_text(self.high)}]"
         if self.of is not None:
             return f"{self.value:,.0f} of {self.of:,}"
         if self.digits is None:

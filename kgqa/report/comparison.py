@@ -29,7 +29,7 @@ from kgqa.report.section import (
 )
 from kgqa.report.warnings import name_doubts
 from kgqa.scoring.comparison import HOLM, Difference, explain_direction
-from kgqa.util.text import pluralize
+from kgqa.util.text import pluralize, score_text
 
 # by column: in Markdown and in LaTeX
 HEADER = {
@@ -105,7 +105,7 @@ class ComparisonTable:
             self.names[each.first],
             *([self.names[each.second]] if self.baseline is None else []),
             f"{each.n:,}",
-            *(f"{mean:.1f}" for mean in each.means),
+            *map(score_text, each.means),
             f"{_points(each.difference)} {ends}",
             MarkedCell(p_text(each.adjusted, each.alpha), "best" if each.significant else ""),
         ]
@@ -200,4 +200,4 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _points(value: float) -> str:
-    return f"{value:+.1f}".replace("-", "−")
+    return score_text(value, "+").replace("-", "−")

@@ -14,7 +14,7 @@ from kgqa.report.section import Legend, MarkedCell, Section, Value
 from kgqa.scoring.comparison import ALPHA, HOLM, Difference, count_families, explain_direction
 from kgqa.scoring.power import ENOUGH, bound_questions
 from kgqa.scoring.questions import METRICS, show_score
-from kgqa.util.text import pluralize
+from kgqa.util.text import pluralize, score_text
 
 _UNCALIBRATED = (
     "**Warning**: this accuracy is not calibrated. It contains the errors of the judge, and its interval does not. "
@@ -167,13 +167,13 @@ def _rank(
     if mean is None:
         return "–"
     if source in unranked:
-        return f"({mean:.1f})"
+        return f"({score_text(mean)})"
     above = [
         each
         for name, each in means.items()
         if name not in unranked and each is not None and each > mean
     ]
-    return f"{1 + len(above)}. ({mean:.1f})"
+    return f"{1 + len(above)}. ({score_text(mean)})"
 
 
 def calibration_sections(calibrations: Sequence[tuple[str, Calibration]]) -> list[Section]:
@@ -379,7 +379,7 @@ def _difference_row(
     return (
         compared.title,
         MarkedCell(f"{names[first]} – {names[second]}{mark}", brief=f"{first} – {second}{mark}"),
-        f"{compared.means[0]:.1f}  {compared.means[1]:.1f}",
+        "  ".join(map(score_text, compared.means)),
         difference_text(compared),
         p_text(compared.adjusted, compared.alpha),
         _verdict(compared, wanted, names),
@@ -413,7 +413,8 @@ def _verdict(compared: Difference, wanted: float, names: Mapping[str, str]) -> M
 
 def difference_text(difference: Difference) -> str:
     """Return a difference in points with its interval."""
-    return f"{difference.difference:+.1f} [{difference.low:+.1f}, {difference.high:+.1f}]"
+    low, high = (score_text(end, "+") for end in (difference.low, difference.high))
+    return f"{score_text(difference.difference, '+')} [{low}, {high}]"
 
 
 def p_text(value: float, alpha: float = ALPHA) -> str:

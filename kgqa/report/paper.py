@@ -37,7 +37,7 @@ from kgqa.scoring.comparison import ALPHA, HOLM, adjust, explain_direction, perm
 from kgqa.scoring.questions import METRICS, show_score
 from kgqa.scoring.repeats import compare_repeats, repeated_estimate
 from kgqa.util.settings import declared_fields
-from kgqa.util.text import pluralize
+from kgqa.util.text import pluralize, score_text
 
 BETTER, WORSE = "†", "‡"
 MEAN = "mean"
@@ -324,7 +324,7 @@ class PaperTable:
         if metric in COSTS:
             return [self._cost_cell(metric, value) for value in values]
         sign = -1 if metric in METRICS and METRICS[metric].lower_is_better else 1
-        numbers = [None if value is None else round(value, 1) for value in values]
+        numbers = [None if value is None else float(score_text(value)) for value in values]
         unranked = self.rows if self._has_mixed_judges(group, metric) else self.upper_bounds
         contest = {
             sign * value
@@ -357,10 +357,8 @@ class PaperTable:
         entry = self.entry(row, group)
         if not self.intervals or entry is None:
             return ""
-        estimate = entry.estimate(metric)
-        if estimate.low is None or estimate.high is None:
-            return ""
-        return f" [{estimate.low:.1f}, {estimate.high:.1f}]"
+        interval = entry.estimate(metric).interval
+        return f" {interval}" if interval else ""
 
     @property
     def caption(self) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from kgqa.util.text import score_text
+
 WIDTH, HEIGHT = 640, 300
 # pixels on a phone, where a drawing of WIDTH would have letters of half the size
 NARROW = 324
@@ -83,7 +85,7 @@ class Bar:
     def number(self) -> str:
         """Return the value as text: a score, which has an interval, with one decimal."""
         if self.low is not None:
-            return f"{self.value:.1f}"
+            return score_text(self.value)
         return f"{self.value:,.0f}" if self.value >= 100 else f"{self.value:.3g}"
 
 

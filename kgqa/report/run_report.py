@@ -40,7 +40,7 @@ from kgqa.scoring.questions import METRICS, show_score
 from kgqa.scoring.summary import JUDGE
 from kgqa.types import Json
 from kgqa.util.settings import name_of
-from kgqa.util.text import duration, pluralize, shorten
+from kgqa.util.text import duration, pluralize, score_text, shorten
 
 Rows = Iterator[tuple[str, str]]
 # the passages of several searches
@@ -276,7 +276,7 @@ def _means_section(
 ) -> Section:
     """Return the means of each group."""
     rows = [
-        (group, *(f"{mean:.1f}" if isinstance(mean, float) else mean for mean in means.values()))
+        (group, *(score_text(mean) if isinstance(mean, float) else mean for mean in means.values()))
         for group, means in groups
     ]
     keys = [key for _, means in groups for key in means]
@@ -317,7 +317,7 @@ def scores_with_intervals(run: FinishedRun) -> Section:
     if retrieval := run.metrics.retrieval:
         scores |= {f"recall @{budget}": retrieval.recall[budget] for budget in retrieval.budgets}
     rows = [
-        (label, f"{score.mean:.1f}", f"[{score.low:.1f}, {score.high:.1f}]", score.n)
+        (label, score_text(score.mean), score.interval, score.n)
         for label, score in scores.items()
         if score.mean is not None
     ]
@@ -440,7 +440,7 @@ def headlines(metrics: Metrics) -> list[Headline]:
     if metrics.judge:
         scores[JUDGE_ACCURACY] = metrics.judge.accuracy
     lines = [
-        Headline(label, f"{score.mean:.1f}", f"{score.low:.1f} to {score.high:.1f}")
+        Headline(label, score_text(score.mean), f"{score.low:.1f} to {score.high:.1f}")
         for label, score in scores.items()
         if score.mean is not None
     ]

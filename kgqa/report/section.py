@@ -14,6 +14,7 @@ from typing_extensions import Self
 from kgqa.artifacts.metrics import Estimate
 from kgqa.report.plots import BarPlot, Plot
 from kgqa.scoring.comparison import explain_direction
+from kgqa.util.text import score_text
 
 FILES = {
     "html": "report.html",
@@ -128,7 +129,7 @@ def cell_text(value: Value) -> str:
         case int():
             return f"{value:,}"
         case Estimate(mean=float(mean), low=low, high=high):
-            return MarkedCell(str(value), brief=f"{mean:.1f} [{low:.0f}, {high:.0f}]")
+            return MarkedCell(str(value), brief=f"{score_text(mean)} [{low:.0f}, {high:.0f}]")
     return "–" if value is None else str(value)
 
 

@@ -41,7 +41,7 @@ from kgqa.scoring.repeats import compare_repeats, pass_at
 from kgqa.types import Json
 from kgqa.util.fs import replace_file
 from kgqa.util.jsonio import encode_json
-from kgqa.util.text import pluralize
+from kgqa.util.text import pluralize, score_text
 
 NOTE = (
     "Scores in percent with 95 % intervals over questions. Best: bold. Second best: underlined. *: "
@@ -414,10 +414,10 @@ def _repeats(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Sect
         for name, label in tested.items():
             repeated = row.repeated(name) if row.is_repeated else None
             if repeated:
-                runs = [f"{mean:.1f}" for mean in repeated.means]
+                runs = map(score_text, repeated.means)
                 several = " ".join(_pass_at(row, name)) or "–"
                 rows.append(
-                    (row.name(axes), label, f"{repeated.deviation:.1f}", " ".join(runs), several)
+                    (row.name(axes), label, score_text(repeated.deviation), " ".join(runs), several)
                 )
     header = ("settings", "score", "SD between runs", "each run", f"pass@1 to pass@{count}")
     text = "SD: standard deviation. pass@k: the share of questions that at least one of k runs has right, if sampled."
@@ -429,7 +429,9 @@ def _pass_at(row: SweepRow, score: str) -> list[str]:
         return []
     estimates = [pass_at(k, row.shares(score)) for k in range(1, len(row.repeats) + 1)]
     return [
-        f"{estimate.mean:.1f}" for estimate in estimates if estimate and estimate.mean is not None
+        score_text(estimate.mean)
+        for estimate in estimates
+        if estimate and estimate.mean is not None
     ]
 
 

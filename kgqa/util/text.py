@@ -23,6 +23,14 @@ def pluralize(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def score_text(value: float, sign: str = "") -> str:
+    """Return a score or a difference in points with one decimal. sign: "+" shows that of positive ones.
+
+    The order of a sum changes its last digits: 12.7499999999 and 12.75 are the same score.
+    """
+    return f"{round(value, 6):{sign}.1f}"
+
+
 def duration(seconds: float) -> str:
     """Return a time with its unit: 45 s, 12 min, 3.5 h."""
     if seconds < 100:

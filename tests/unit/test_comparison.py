@@ -16,6 +16,7 @@ from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.verdicts import RIGHT, WRONG
 from kgqa.experiment.compare import label_runs, name_runs
 from kgqa.experiment.evaluate import AnsweredQuestions, label_by_scores
+from kgqa.report.columns import Measured
 from kgqa.report.evaluation import comparison_section, p_text
 from kgqa.scoring.agreement import agreement, cohen_kappa
 from kgqa.scoring.comparison import (
@@ -26,9 +27,11 @@ from kgqa.scoring.comparison import (
     permutation,
     questions_needed,
 )
+from kgqa.scoring.intervals import estimate, percent
 from kgqa.scoring.power import plan_questions
 from kgqa.scoring.questions import score_question
 from kgqa.types import Question
+from kgqa.util.text import score_text
 
 TRANSCRIPTS = Path(os.environ.get("KGQA_DATA", "")) / "field" / "search_agent_transcripts"
 
@@ -350,6 +353,23 @@ def test_legend_names_the_test_with_the_spread_of_repeats() -> None:
 )
 def test_p_shows_its_side_of_alpha(p: float, alpha: float, text: str) -> None:
     assert p_text(p, alpha) == text
+
+
+def test_mean_is_rounded_as_in_the_reports_of_its_run() -> None:
+    # 5.25 and 5.250000000000001, by the order of the sum
+    shares = [0.4, 0.02] + [0.0] * 6
+    differences = compare({"F1": {"A": shares, "B": [0.0] * 8}}, seed=0)
+    assert differences[0].means[0] != percent(shares)
+    section = comparison_section(differences, 2.0, {"A": "trace", "B": "golden"})
+    mean, _ = section.rows[0][2].split()
+    assert str(estimate(shares)).split()[0] == mean == "5.2"
+    assert section.rows[0][3].split()[0] == "+5.2"
+
+
+@pytest.mark.parametrize("value", [12.75, 12.749999999999998, 12.750000000000002])
+def test_score_is_rounded_without_errors_of_sums(value: float) -> None:
+    measured = Measured(value, low=value, high=value)
+    assert (score_text(value), str(measured)) == ("12.8", "12.8 [12.8, 12.8]")
 
 
 def test_comparison_shows_p_near_its_alpha() -> None:
