@@ -168,6 +168,9 @@ def _record(row: ScoredQuestion, traced: TracedQuestion | None) -> dict[str, Jso
         for role in {call.role for call in calls}
     }
     record["cost"] = {"method": {**_sum_calls(calls), "by_role": by_role}}
+    # metrics.json has the chains of the answered questions
+    if row.prediction.error is not None:
+        return record
     record["chains"] = {"documents_per_question": len(row.prediction.evidence or ())}
     if lengths := [
         len(chain["triples"]) for chain in traced.notes.get("chains", ()) if chain["triples"]

@@ -24,6 +24,8 @@ from kgqa.errors import EngineError
 from kgqa.experiment.check import count_leaks
 from kgqa.experiment.selection import QuestionSelection
 from kgqa.report.questions import RunQuestions
+from kgqa.reproduce.question_values import pool_values
+from kgqa.scoring.published_delta import PublishedMetric
 from kgqa.types import Question
 from tests.adapters_for_tests import write_lora
 from tests.e2e.conftest import (
@@ -527,6 +529,14 @@ def test_failed_calls_are_no_retrieval_misses(kgqa: Kgqa, fail: Fail) -> None:
     printed = ran.out + ran.err
     assert re.search(r"^recall +@2 .* of 2$", printed, re.MULTILINE)
     assert re.search(r"^support precision [^,]*\[\S+, \S+\] +of 2$", printed, re.MULTILINE)
+
+
+def test_documents_are_counted_of_answered_questions(kgqa: Kgqa, fail: Fail) -> None:
+    fail(2)
+    ran = kgqa("run", "method=retrieve_read", "limit=4", "max_failure_rate=1", *QUICK)
+    metric = PublishedMetric("documents", "chains.documents_per_question", "documents", "")
+    passages = ran.json("metrics.json")["retrieval"]["passages_per_question"]
+    assert pool_values([], [ran.folder], metric).mean == passages > 0
 
 
 def test_failed_calls_are_calls_of_their_question(kgqa: Kgqa, fail: Fail) -> None:
