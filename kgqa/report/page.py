@@ -72,16 +72,15 @@ def notebook_html(heading: str, sections: Sequence[Section]) -> str:
 def svg(plot: Plot | BarPlot, width: int = WIDTH) -> str:
     """Return an <svg> element. Series without points are only in the legend, which a single series lacks."""
     drawing: Any = template_environment("kgqa.report").get_template("plots.svg.j2").module
+    kind = "broad" if width == WIDTH else "narrow"
     if isinstance(plot, BarPlot):
-        return str(drawing.bars(**lay_out_bars(plot)))
-    return str(
-        drawing.points(kind="broad" if width == WIDTH else "narrow", **lay_out_points(plot, width))
-    )
+        return str(drawing.bars(kind=kind, **lay_out_bars(plot, width)))
+    return str(drawing.points(kind=kind, **lay_out_points(plot, width)))
 
 
 def svg_of_each_width(plot: Plot | BarPlot) -> str:
-    """Return the <svg> elements of a plot: one for wide pages and, if letters would be too small, one for phones."""
-    return svg(plot) if isinstance(plot, BarPlot) else svg(plot) + svg(plot, NARROW)
+    """Return the <svg> elements of a plot: for wide pages, and for phones, where the wide one has too small letters."""
+    return svg(plot) + svg(plot, NARROW)
 
 
 def page_parts(template: str, scripts: Sequence[str], **values: object) -> Iterator[str]:

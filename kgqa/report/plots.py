@@ -155,24 +155,37 @@ def log_ticks(low: float, high: float) -> list[float]:
     return marks[first : last + 1]
 
 
-def lay_out_bars(plot: BarPlot) -> dict[str, object]:
-    """Return the values of the template's `bars`: the bars in order, and the scale of their length."""
+def lay_out_bars(plot: BarPlot, width: int = WIDTH) -> dict[str, object]:
+    """Return the values of the template's `bars`: the bars in order, and the scale of their length.
+
+    Scores in percent have the same scale in all plots.
+    """
     bars = sorted(plot.bars, key=lambda bar: -bar.value)
     # before the bar: at the end of the interval it looks like the interval's end
     left = 18 + round(_CHARACTER * max(len(bar.number) for bar in bars))
-    names = [textwrap.wrap(bar.name, NAME, max_lines=2, placeholder=" …") or [""] for bar in bars]
+    names = [
+        textwrap.wrap(bar.name, NAME * width // NARROW, max_lines=2, placeholder=" …") or [""]
+        for bar in bars
+    ]
     ends = [
         0.0,
         *(end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None),
     ]
+    # a score has an interval
+    if any(bar.low is not None for bar in bars):
+        ends.append(100.0)
+    row = BAR + GAP + LINE * max(map(len, names))
+    # the last mark has room for half of its number
+    x = _Scale.of(ends, left, width - 24, 4)
     return {
         "title": plot.title,
         "bars": list(zip(bars, names, strict=True)),
-        "x": _Scale(min(ends), max(ends) or 1.0, left, NARROW - 4),
-        "row": BAR + GAP + LINE * max(map(len, names)),
+        "x": x,
+        "row": row,
         "line": LINE,
         "top": TOP,
-        "width": NARROW,
+        "bottom": TOP + len(bars) * row,
+        "width": width,
         "paint": COLOURS[0],
     }
 

@@ -35,7 +35,7 @@ from kgqa.extras.viewer.table import Row, find_row, group_cells, list_cells, rea
 from kgqa.report.columns import Measured, columns
 from kgqa.report.exports import write_report
 from kgqa.report.page import svg
-from kgqa.report.plots import Bar, BarPlot
+from kgqa.report.plots import NARROW, Bar, BarPlot
 from kgqa.report.questions import RunQuestions
 from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.monitor import Heartbeat
@@ -376,10 +376,24 @@ def test_plot_names_start_with_the_models_that_differ() -> None:
 
 def test_long_name_of_a_bar_has_two_lines() -> None:
     names = [f"trace · beam 5 · chains 5 · max answer tokens {count}" for count in (10, 25)]
-    drawn = svg(BarPlot("EM", [Bar(name, 50.0) for name in names]))
+    drawn = svg(BarPlot("EM", [Bar(name, 50.0) for name in names]), NARROW)
     lines = re.findall(BAR_NAME, drawn)
     joined = [" ".join(pair) for pair in zip(lines[::2], lines[1::2], strict=True)]
     assert joined == names
+
+
+@pytest.mark.parametrize(
+    ("bar", "marks"),
+    [
+        (Bar("low score", 0.0, 0.0, 16.1), ["0", "25", "50", "75", "100"]),
+        (Bar("high score", 93.9, 80.0, 99.0), ["0", "25", "50", "75", "100"]),
+        (Bar("tokens", 1_900.0), ["0", "500", "1,000", "1,500", "2,000"]),
+    ],
+    ids=lambda value: value.name if isinstance(value, Bar) else "",
+)
+def test_bars_have_an_axis(bar: Bar, marks: list[str]) -> None:
+    drawn = svg(BarPlot("EM", [bar]))
+    assert re.findall(r'text-anchor="middle">([^<]*)<', drawn) == marks
 
 
 @pytest.mark.slow
