@@ -82,7 +82,12 @@ def test_filters_and_order_of_the_table() -> None:
     [
         ("tow", "No run has tow. Did you mean two?"),
         ("done BEEM=5", "No run has BEEM=5. Did you mean beam=5?"),
-        ("zebra", "No run has zebra. Filter by words of a run or by key=value."),
+        ("zebra", f"No run has zebra. {table.FILTERS}"),
+        ("sweep=length", "No run has sweep=length. Did you mean sweep=lengths?"),
+        (
+            "f1>50",
+            f"f1>50: figures cannot be compared here. Click a column to sort by it. {table.FILTERS}",
+        ),
         ("two beam=5", "No run has all of these words: two beam=5."),
         ("two beam=9", "No run has beam=9. Did you mean beam=10?"),
     ],
@@ -115,6 +120,19 @@ def test_page_explains_a_filter_without_a_match(viewing: Viewing) -> None:
 def test_filter_by_a_sweep_has_its_cells(text: str, names: str) -> None:
     rows = [row("cell"), row("other"), replace(ROWS[2], runs=("cell",))]
     assert [each.name for each in table.filter_rows(rows, text)] == names.split()
+
+
+def test_filter_by_failed_has_failed_questions() -> None:
+    failed = replace(row("bad"), figures={"failed questions": Measured(3, of=12)})
+    assert table.filter_rows([*ROWS, failed], "failed") == [failed]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("sweep=rep", 9), ("sweep=rep method=ircot", 4), ("sweep=other", 0)]
+)
+def test_filter_by_the_name_of_a_sweep(repeated: Path, text: str, count: int) -> None:
+    # the sweep, and its two means of three repeats each
+    assert len(table.filter_rows(read_rows(repeated / "outputs"), text)) == count
 
 
 def test_filter_of_repeats_has_them_below_their_mean(repeated: Path) -> None:

@@ -68,6 +68,10 @@ NO_MODEL = "no model"
 MEANS = (
     "Repeats of a cell have one row with their mean. Its interval contains the spread between runs."
 )
+FILTERS = (
+    "Filter by words of a name, by a status such as failed, by key=value of a setting, "
+    "or by sweep=NAME."
+)
 SELECTION = "selection"
 SELECTIONS = (
     "selection 2: another selection of as many questions, such as with another sample= or seed=. "
@@ -81,7 +85,8 @@ class Row:
 
     axes: the keys that a sweep varies, also in its cells. runs: the keys of its finished cells, or of the repeats.
     failed: of the other cells. means: the keys of the means of a sweep. repeats: the folders of the repeats of a mean.
-    sweep: the sweep below which a run is shown. mean: the mean below which a repeat is shown.
+    sweeps: the names of the sweeps that use a run. sweep: the one below which it is shown.
+    mean: the mean below which a repeat is shown.
     title: the name next to the other rows, see `name_rows`.
     problems: why the other cells of a sweep have no run, or the warnings about the scores of a run.
     cost_note: which calls the costs of a run leave out, "" if none.
@@ -106,6 +111,7 @@ class Row:
     failed: tuple[str, ...] = ()
     means: tuple[str, ...] = ()
     repeats: tuple[Path, ...] = ()
+    sweeps: tuple[str, ...] = ()
     sweep: str = ""
     mean: str = ""
     title: str = ""
@@ -184,6 +190,11 @@ def read_rows(root: Path) -> list[Row]:
     for beat in read_heartbeats(root):
         folder = _locate(beat.folder, root)
         rows = [_show_work(row, beat) if row.folder.resolve() == folder else row for row in rows]
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        for key in (*row.runs, *row.failed, *row.means) if row.kind == "sweep" else ():
+            names.setdefault(key, []).append(row.name)
+    rows = [replace(row, sweeps=tuple(names.get(row.key, ()))) for row in rows]
     return sorted(rows, key=lambda row: -row.written)
 
 
@@ -517,9 +528,9 @@ def sort_rows(rows: Iterable[Row], column: str) -> list[Row]:
 
 
 def has_words(row: Row, text: str) -> bool:
-    """Return whether a row has all words of a filter, such as `trace` or `method=trace`."""
+    """Return whether a row has all words of a filter, such as `trace`, `failed`, `method=trace` or `sweep=rep`."""
     pairs = {pair.lower() for pair in _list_pairs(row)}
-    names = f"{row.kind} {row.key} {row.status}".lower()
+    names = f"{row.kind} {row.key} {row.status} {row.mark[0]}".lower()
     return all(word in pairs or word in names for word in text.lower().split())
 
 
@@ -534,7 +545,9 @@ def filter_rows(rows: Sequence[Row], text: str) -> list[Row]:
 
 
 def _list_pairs(row: Row) -> list[str]:
-    return [f"{key}={value}" for key, value in row.settings.items()]
+    sweeps = (*row.sweeps, *([row.name] if row.kind == "sweep" else []))
+    pairs = [*row.settings.items(), *(("sweep", name) for name in sweeps)]
+    return [f"{key}={value}" for key, value in pairs]
 
 
 def suggest_filter(rows: Iterable[Row]) -> str:
@@ -554,11 +567,10 @@ def explain_no_match(rows: Sequence[Row], text: str) -> str:
         choices = {pair for row in rows for pair in _list_pairs(row)}
     else:
         choices = {name for row in rows for name in row.key.split("/")}
+    if any(sign in word for sign in "<>"):
+        return f"{word}: figures cannot be compared here. Click a column to sort by it. {FILTERS}"
     close = nearest(word, choices)
-    hint = (
-        close if close.startswith("Did you mean") else "Filter by words of a run or by key=value."
-    )
-    return f"No run has {word}. {hint}"
+    return f"No run has {word}. {close if close.startswith('Did you mean') else FILTERS}"
 
 
 def warn_of_simulation(rows: Sequence[Row]) -> list[str]:
