@@ -9,8 +9,13 @@ from typing import TypeVar
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, JudgeMetrics, Metrics
 from kgqa.artifacts.sweep import REPEAT, SET, Cell
+from kgqa.config.keys import load_node
+from kgqa.config.run_keys import RunSettings
+from kgqa.config.targets import import_target
+from kgqa.errors import ConfigError
 from kgqa.scoring.comparison import mark_direction
 from kgqa.scoring.questions import METRICS, show_score
+from kgqa.util.settings import declared_fields
 from kgqa.util.text import pluralize, score_text
 
 T = TypeVar("T")
@@ -170,12 +175,16 @@ def join_names(sentences: Iterable[tuple[str, str]]) -> list[str]:
 def find_differing(runs: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the keys that all runs have, with several values.
 
-    Without the settings of a component whose name differs, facts about models, and settings that follow another one:
+    Without settings that change no file of a run, such as `engine.concurrency`, unless only these differ. Without the
+    settings of a component whose name differs, facts about models, and settings that follow another one:
     of repeated runs only `repeat` is listed, not the few-shot examples that it changes.
     """
     shared = [key for key in runs[0] if all(key in run for run in runs)] if runs else []
     columns = {key: [run[key] for run in runs] for key in shared if key not in _NO_DIFFERENCE}
     several = {key: values for key, values in columns.items() if len(set(values)) > 1}
+    changing = {key: several[key] for key in several if _can_change_files(key, runs)}
+    # if only others differ, they name the runs
+    several = changing or several
     keys: list[str] = []
     for key, values in several.items():
         group = key.partition(".")[0]
@@ -186,6 +195,23 @@ def find_differing(runs: Sequence[Mapping[str, str]]) -> list[str]:
         if not (is_listed or follows or key.startswith(_ABOUT_MODEL)):
             keys.append(key)
     return keys
+
+
+def _can_change_files(key: str, runs: Sequence[Mapping[str, str]]) -> bool:
+    """Return whether a setting can change a file of runs. `engine.concurrency` only changes how long they take."""
+    group, _, name = key.rpartition(".")
+    kind: object = RunSettings
+    if group:
+        engine = runs[0].get("engine")
+        if group != "engine" or engine is None:
+            return True
+        try:
+            kind = import_target(str(load_node("engine", engine)["_target_"]), "engine")
+        except (ConfigError, KeyError):
+            # the user removed the engine after the run
+            return True
+    fields = declared_fields(kind)
+    return name not in fields or fields[name].can_change_files
 
 
 def choose_keys(keys: Sequence[str], runs: Sequence[Mapping[str, str]], count: int) -> list[str]:

@@ -190,6 +190,22 @@ SETS = ("method.demonstration_set", "method.few_shot.sample")
             ["ranker"],
             id="component",
         ),
+        pytest.param(
+            [
+                {
+                    "beam": one,
+                    "engine": "openai",
+                    "engine.concurrency": one,
+                    "max_failure_rate": one,
+                }
+                for one in "12"
+            ],
+            ["beam"],
+            id="settings of the work",
+        ),
+        pytest.param(
+            [{"max_failure_rate": one} for one in "12"], ["max_failure_rate"], id="only it"
+        ),
         pytest.param([], [], id="no runs"),
     ],
 )
