@@ -31,11 +31,12 @@ def missing_libraries(engine: str) -> list[str]:
 
 
 def check_libraries(engine: str) -> None:
-    """Raise a ConfigError with the command that installs the missing libraries of an engine."""
+    """Raise a ConfigError on how to install the missing libraries of an engine."""
     if missing := missing_libraries(engine):
-        raise ConfigError(
-            f"engine={engine} needs {', '.join(missing)}. Run: {install_command(engine)}"
-        )
+        remedy = f"Run: {install_command(engine)}"
+        if engine == "vllm":
+            remedy = "It pins its own PyTorch, so use a new environment: docs/INSTALLATION.md#gpu"
+        raise ConfigError(f"engine={engine} needs {', '.join(missing)}. {remedy}")
 
 
 def missing_imports(libraries: Sequence[str]) -> list[str]:

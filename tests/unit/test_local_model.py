@@ -153,7 +153,7 @@ def test_missing_library_is_named_before_weights(
     words = ["method=no_context", "dataset=demo", "engine=vllm", model]
     with (
         Session(compose_experiment(words)) as session,
-        pytest.raises(ConfigError, match=r"^engine=vllm needs vllm\. Run: .*\[vllm\]"),
+        pytest.raises(ConfigError, match=r"^engine=vllm needs vllm\. .*use a new environment"),
     ):
         check(session)
 
