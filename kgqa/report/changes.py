@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from kgqa.artifacts.evaluation import EVALUATION, read_evaluation
 from kgqa.artifacts.manifest import Manifest
+from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import IDENTITY
 from kgqa.config.prompt_runs import list_prompt_runs
 from kgqa.errors import DataError
@@ -78,7 +80,7 @@ def name_changes(folders: Sequence[Path], method: str) -> list[str]:
     same name, each has the start of its hash. The texts are empty if there are no differences.
     """
     try:
-        runs = [_list_hashes(Manifest.read(folder)) for folder in folders]
+        runs = [_list_hashes(folder) for folder in folders]
     except DataError:
         return [""] * len(folders)
     shared = set.intersection(*map(set, runs))
@@ -109,20 +111,34 @@ def list_present_prompts(texts: Iterable[str]) -> list[str]:
     ]
 
 
-def _list_hashes(manifest: Manifest) -> dict[str, tuple[str, str]]:
-    """Return the shown name and the hash of each prompt, own module and data file."""
+def _list_hashes(folder: Path) -> dict[str, tuple[str, str]]:
+    """Return the shown name and the hash of each prompt, own module and data file of a run."""
+    manifest, replaced = Manifest.read(folder), _list_replaced_prompts(folder)
     own = manifest.own.files if manifest.own else {}
     prompts = {}
-    for name, sha256 in manifest.prompts.items():
+    for name in manifest.prompts.keys() - replaced:
         # in prompts/ or in the folder of prompts=
         file = next((each for each in own if each.endswith(f"/{name}.j2")), None)
-        prompts[f"{_PROMPT}{name}"] = (file or f"{_PROMPT}{name} of kgqa", sha256)
+        prompts[f"{_PROMPT}{name}"] = (
+            file or f"{_PROMPT}{name} of kgqa",
+            manifest.prompts[name],
+        )
     modules = {name: (name, sha256) for name, sha256 in own.items() if not name.endswith(".j2")}
     return {
         **modules,
         **prompts,
         manifest.dataset.file: (manifest.dataset.file, manifest.dataset.sha256),
     }
+
+
+def _list_replaced_prompts(folder: Path) -> Set[str]:
+    """Return the prompts of the judge of a run if a later `kgqa evaluate` replaced its verdicts."""
+    if not (folder / EVALUATION).is_file():
+        return frozenset()
+    metrics = Metrics.read(folder)
+    evaluation = read_evaluation(folder, metrics)
+    is_replaced = evaluation is not None and evaluation.judge is not None
+    return metrics.judge.prompts.keys() if metrics.judge and is_replaced else frozenset()
 
 
 def _is_used(name: str, method: str) -> bool:

@@ -249,6 +249,18 @@ def test_own_metric_is_explained_by_hops(kgqa: Run, baseline: str) -> None:
     assert re.search(r"\nMine +2 ", out.partition("By hops")[2]), out
 
 
+def test_replaced_verdicts_name_no_prompt(kgqa: Run, tmp_path: Path) -> None:
+    kgqa("new judge my_judge")
+    template = next((tmp_path / "prompts/my_judge").glob("*.j2"))
+    judged = "dataset=demo engine=scripted limit=3 judge=my_judge"
+    for folder, line in (("before", ""), ("after", "Answer briefly.\n")):
+        template.write_text(line + template.read_text(encoding="utf-8"), encoding="utf-8")
+        kgqa(f"run method=golden {judged} output_dir={folder}")
+    assert "A  golden · prompts/my_judge/" in kgqa("compare before after")
+    kgqa("evaluate before after judge=my_judge model=qwen3_8b engine=scripted")
+    assert "prompts/my_judge/" not in kgqa("compare before after")
+
+
 ERRORS = """
 from kgqa.types import Question
 
