@@ -50,6 +50,7 @@ from kgqa.report.page import notebook_html
 from kgqa.report.questions import Row, call_rows, prediction_rows
 from kgqa.report.run_report import sections
 from kgqa.report.section import markdown
+from kgqa.report.shares import read_judge
 from kgqa.runtime.display import Display, PlainLines, log_lines
 from kgqa.scoring.comparison import ALPHA, DIFFERENCE, HOLM, POWER, check_correction
 from kgqa.sweeps.grid import SweepRequest, run_sweep
@@ -70,8 +71,12 @@ class Run:
 
     @property
     def scores(self) -> Mapping[str, Estimate]:
-        """Return the scores by name in percent, each with its interval: `run.scores["f1"].mean`."""
-        return self.metrics.scores
+        """Return the scores by name in percent, each with its interval: `run.scores["f1"].mean`.
+
+        "judge" is the accuracy by the last judge of the answers, if there is one.
+        """
+        judge = read_judge(self.folder, self.metrics)
+        return {**self.metrics.scores, **({"judge": judge.accuracy} if judge else {})}
 
     @cached_property
     def predictions(self) -> list[Row]:

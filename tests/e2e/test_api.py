@@ -31,6 +31,15 @@ def golden() -> kgqa.Run:
     return kgqa.run(method="golden", display=QUIET, **QUICK)
 
 
+def test_scores_of_a_run_have_that_of_its_judge() -> None:
+    run = golden()
+    assert "judge" not in run.scores
+    (evaluation,) = kgqa.evaluate(run, judge="em", display=QUIET)
+    assert evaluation.judge is not None
+    assert run.scores["judge"] == evaluation.judge.accuracy
+    assert run.scores["judge"].n == 3
+
+
 def test_run_returns_metrics_rows_and_calls() -> None:
     runs: list[kgqa.Run] = []
     thread = threading.Thread(target=lambda: runs.append(golden()))
