@@ -30,7 +30,7 @@ from kgqa.report.warnings import find_doubts
 from kgqa.scoring.comparison import ALPHA, DIFFERENCE, HOLM, Difference, pair_runs
 from kgqa.scoring.corrected import share
 from kgqa.scoring.metrics import exact_match
-from kgqa.scoring.questions import METRICS, ScoredQuestion
+from kgqa.scoring.questions import BUILT_IN, METRICS, ScoredQuestion
 from kgqa.scoring.repeats import Rows, average_rows, compare_rows
 from kgqa.types import Json
 from kgqa.util.fs import json_text, replace_file
@@ -191,7 +191,7 @@ def compare_answers(
     check_metrics(metrics)
     opened = open_rows(rows, profile)
     runs = name_runs(opened, common=in_all)
-    scores, notes = collect_shares(runs)
+    scores, notes = collect_shares(runs, metrics)
     tested = choose_metrics(scores, metrics)
     labels = name_by_differences(runs)
     reference = None if baseline is None else find_baseline(baseline, runs, labels)
@@ -421,18 +421,21 @@ def _find_method(run: AnsweredQuestions) -> str:
     return str(choices.get("method", Path(run.name).name))
 
 
-def compare_share_tests(runs: Runs) -> Scores:
-    """Return the shares of each question by tested metric and run, for each of its repeats."""
+def compare_share_tests(runs: Runs, metrics: Sequence[str] = ()) -> Scores:
+    """Return the shares of each question by tested metric and run, for each of its repeats.
+
+    metrics: the names of the user's metrics to compute. Empty: all. A metric that is not needed can raise an error.
+    """
     return {
         metric.label: {
-            name: [
+            letter: [
                 [None if row.answer is None else metric.share(row) for row in run.scored]
                 for run in repeats
             ]
-            for name, repeats in runs.items()
+            for letter, repeats in runs.items()
         }
-        for metric in METRICS.values()
-        if metric.tested
+        for name, metric in METRICS.items()
+        if metric.tested and (not metrics or name in metrics or name in BUILT_IN)
     }
 
 
@@ -518,11 +521,11 @@ def _warn_of_data(runs: Runs) -> list[str]:
     return [f"warning: these runs read different data files ({listed}). Their passages can differ"]
 
 
-def collect_shares(runs: Runs) -> tuple[Scores, list[str]]:
+def collect_shares(runs: Runs, metrics: Sequence[str] = ()) -> tuple[Scores, list[str]]:
     """Return the shares of `compare_share_tests` and, if one judge judged all runs, of its verdicts, and notes."""
     verdicts, notes = collect_verdicts(runs)
     judged = {JUDGE_ACCURACY: verdicts} if verdicts else {}
-    return {**compare_share_tests(runs), **judged}, notes
+    return {**compare_share_tests(runs, metrics), **judged}, notes
 
 
 def collect_verdicts(runs: Runs) -> tuple[Mapping[str, Rows] | None, list[str]]:

@@ -97,7 +97,7 @@ def plan_comparison(
     names = name_by_differences(runs)
     labels = label_runs(names)
     reference = None if baseline is None else find_baseline(baseline, runs, names)
-    scores, notes = collect_shares(runs)
+    scores, notes = collect_shares(runs, metrics)
     pilots = compare_rows(
         choose_metrics(scores, metrics),
         seed,

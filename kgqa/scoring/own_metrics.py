@@ -15,9 +15,15 @@ from kgqa.util.jsonio import encode_json
 from kgqa.util.places import conf_folders
 from kgqa.util.plugins import import_member
 from kgqa.util.redaction import describe_error, function_line
+from kgqa.util.text import shorten
 from kgqa.util.yaml_files import parse_yaml
 
 NO_TARGET = "must have the line _target_: MODULE.FUNCTION"
+MAX_ANSWER = 60  # characters in a message
+SAVED = (
+    "The answers are saved. Correct the metric, then run the same command again. "
+    "kgqa compare and kgqa plan can also omit it: add metrics=em,f1"
+)
 KEYS = ("_target_", "label", "lower_is_better")
 
 
@@ -41,15 +47,22 @@ class OwnMetric:
         try:
             share: Any = self.function(question, answer)
         except Exception as error:
+            cause = describe_error(error)
+            end = "" if cause.endswith("?") else "."
             raise ConfigError(
-                f"{self.file}: question {question.id}: {describe_error(error)}"
+                f"{self.file}: {_name_place(question, answer)}: {cause}{end} {SAVED}"
             ) from error
         if share is None or (isinstance(share, int | float) and 0 <= share <= 1):
             return None if share is None else float(share)
         place = function_line(self.function)
         raise ConfigError(
-            f"{place}: question {question.id}: must return a number from 0 to 1 or None, not {share!r}"
+            f"{place}: {_name_place(question, answer)}: must return a number from 0 to 1 or None, not {share!r}. "
+            f"{SAVED}"
         )
+
+
+def _name_place(question: Question, answer: str) -> str:
+    return f"question {question.id}, answer {shorten(answer, MAX_ANSWER)!r}"
 
 
 def list_own_metrics() -> dict[str, OwnMetric]:

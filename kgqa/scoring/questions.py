@@ -55,7 +55,7 @@ class ScoredQuestion:
     support: SupportScores
     # of all passages that come with the question, as if they were used
     given: SupportScores
-    # by the user's metrics, each of which is called once for the question
+    # by the user's metrics, each of which is called at most once for the question
     own: Mapping[str, float | None] = field(default_factory=dict)
     # answered, and abstained from its twin. None: no twin was answered
     pair_right: bool | None = None
@@ -338,7 +338,7 @@ def score_questions(
 def score_question(question: Question, prediction: Prediction, profile: str) -> ScoredQuestion:
     """Score the answer and the evidence of a prediction. An unanswerable question is right if the answer abstains.
 
-    Raises DataError: the question has no gold answer. ConfigError: no such profile, or a metric of the user fails.
+    Raises DataError: the question has no gold answer. ConfigError: no such profile.
     """
     if not question.answers:
         raise DataError(f"question {question.id} has no answers, so its answer cannot be scored")
@@ -357,7 +357,6 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
             pool_support = score_support(
                 [passage.id for passage in question.passages], question.support
             )
-    own = {name: metric.share(question, answer) for name, metric in list_own_metrics().items()}
     return ScoredQuestion(
         question,
         prediction,
@@ -367,8 +366,31 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
         contained,
         support,
         pool_support,
-        own,
+        _OwnShares(question, answer),
     )
+
+
+class _OwnShares(Mapping[str, float | None]):
+    """The shares of an answer by the user's metrics.
+
+    A metric is called when its share is used, so that a command without it works if it raises an error.
+    """
+
+    def __init__(self, question: Question, answer: str | None) -> None:
+        self._question, self._answer = question, answer
+        self._metrics = list_own_metrics()
+        self._shares: dict[str, float | None] = {}
+
+    def __getitem__(self, name: str) -> float | None:
+        if name not in self._shares:
+            self._shares[name] = self._metrics[name].share(self._question, self._answer)
+        return self._shares[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._metrics)
+
+    def __len__(self) -> int:
+        return len(self._metrics)
 
 
 def has_abstained(prediction: Prediction) -> bool:

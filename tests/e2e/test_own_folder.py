@@ -261,6 +261,19 @@ def test_replaced_verdicts_name_no_prompt(kgqa: Run, tmp_path: Path) -> None:
     assert "prompts/my_judge/" not in kgqa("compare before after")
 
 
+@pytest.mark.parametrize("command", ["compare", "plan"])
+def test_failing_metric_can_be_omitted(kgqa: Run, tmp_path: Path, command: str) -> None:
+    for method in ("golden", "no_context"):
+        kgqa(f"run method={method} dataset=demo engine=scripted limit=3 output_dir={method}")
+    kgqa("new metric mine")
+    code = "def mine(question, answer):\n    return 1 / 0\n"
+    (tmp_path / "mine.py").write_text(code, encoding="utf-8")
+    failure = kgqa(f"{command} golden no_context")
+    assert re.search(r"answer '.*': ZeroDivisionError: division by zero \(mine\.py:2\)\. ", failure)
+    assert "The answers are saved. Correct the metric, then run the same command again" in failure
+    assert "EM" in kgqa(f"{command} golden no_context metrics=em,f1")
+
+
 ERRORS = """
 from kgqa.types import Question
 
@@ -406,7 +419,7 @@ def test_second_metric_of_a_module_is_scored(kgqa: Run, tmp_path: Path) -> None:
     [
         (
             "return 7",
-            "mine.py:1: question 2hop__demo_01: must return a number from 0 to 1 or None, not 7",
+            "': must return a number from 0 to 1 or None, not 7. The answers are saved.",
         ),
         ("return 1 / 0", "ZeroDivisionError: division by zero (mine.py:2)"),
     ],

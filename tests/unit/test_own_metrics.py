@@ -41,7 +41,9 @@ def test_misspelled_attribute_of_a_question_has_a_hint() -> None:
         return float(question.txt == answer)
 
     mine = OwnMetric(Path("mine.yaml"), "mine.metric", function, "Mine", False)
-    with pytest.raises(ConfigError, match=r"no attribute 'txt' .*\. Did you mean text\?$"):
+    with pytest.raises(
+        ConfigError, match=r"no attribute 'txt' .*\. Did you mean text\? The answers are saved"
+    ):
         mine.share(QUESTION, "Ann")
 
 
@@ -55,13 +57,16 @@ def test_metric_is_a_share_or_undefined(value: float | None) -> None:
 @pytest.mark.parametrize("value", [-0.01, 1.01, 50, "1", float("nan")])
 def test_other_values_of_a_metric_are_rejected(value: object) -> None:
     with pytest.raises(
-        ConfigError, match=r"question q1: must return a number from 0 to 1 or None, not"
+        ConfigError,
+        match=r"question q1, answer 'Ann': must return a number from 0 to 1 or None, not",
     ):
         metric(value).share(QUESTION, "Ann")
 
 
 def test_error_of_a_metric_names_its_file_and_question() -> None:
-    with pytest.raises(ConfigError, match=r"conf/metric/mine\.yaml: question q1: .*no such word"):
+    with pytest.raises(
+        ConfigError, match=r"conf/metric/mine\.yaml: question q1, answer 'Ann': .*no such word"
+    ):
         metric(ValueError("no such word")).share(QUESTION, "Ann")
 
 
