@@ -33,10 +33,11 @@ def find_warnings(run: FinishedRun) -> list[str]:
 
 def find_doubts(metrics: Metrics) -> list[str]:
     """Return the warnings about scores that are probably not those of the method, or too high by the judge."""
-    return [*(metrics.judge.warnings if metrics.judge else ()), *_find_wrong_scores(metrics)]
+    return [*(metrics.judge.warnings if metrics.judge else ()), *find_wrong_scores(metrics)]
 
 
-def _find_wrong_scores(metrics: Metrics) -> list[str]:
+def find_wrong_scores(metrics: Metrics) -> list[str]:
+    """Return the warnings about scores that are probably not those of the method."""
     return [
         *find_worthless_answers(metrics),
         *find_missing_verdicts(metrics.judge),
@@ -50,7 +51,7 @@ def name_doubts(rows: Iterable[tuple[str, Metrics]]) -> list[str]:
     A table that shows no judge has no warning about it.
     """
     return join_names(
-        (name, f"{text}.") for name, metrics in rows for text in _find_wrong_scores(metrics)
+        (name, f"{text}.") for name, metrics in rows for text in find_wrong_scores(metrics)
     )
 
 

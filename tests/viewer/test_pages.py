@@ -211,6 +211,14 @@ def test_warning_counts_a_shared_run_once(shared: list[Row]) -> None:
     assert "no model was called in 1 of 2 runs." in warning
 
 
+def test_warning_about_the_judge_is_shown_once() -> None:
+    warning = "the judge is the reader: a-model grades its own answers"
+    rows = [replace(each, judge_warnings=(warning,)) for each in ROWS[:2]]
+    assert table.warn_of_judges([*rows, row("other", 30.0), ROWS[2]]) == [
+        f"2 of 3 runs: {warning}."
+    ]
+
+
 def test_table_counts_a_shared_run_once(shared: list[Row]) -> None:
     assert table.count_rows(shared) == "2 runs, 2 sweeps"
 

@@ -115,7 +115,7 @@ def warn_of_questions(runs: Sequence[Row]) -> list[str]:
     return [f"{warning} {hint}"]
 
 
-def warn_of_judges(runs: Sequence[Row]) -> list[str]:
+def warn_of_mixed_judges(runs: Sequence[Row]) -> list[str]:
     """Return a warning if the runs have different judges: their judge accuracies cannot be compared."""
     judges = group_judges(
         (letter, read_judge(folder, Metrics.read(folder)))

@@ -21,7 +21,7 @@ from kgqa.extras.viewer.answers import (
     question_of,
     read_answers,
     side_by_side,
-    warn_of_judges,
+    warn_of_mixed_judges,
     warn_of_questions,
 )
 from kgqa.extras.viewer.table import (
@@ -113,7 +113,7 @@ class Viewer:
             request, "runs.html.j2", rows=page_rows, grouped=not order, hints=table.explain_rows(page_rows),
             first=first, count=len(rows), total=table.count_rows(rows), filter=text, remark=remark, sort=order,
             columns=table.columns_of(page_rows), beats=read_heartbeats(self._root), most=MAX_RUNS, example=example,
-            warnings=table.warn_of_simulation(page_rows),
+            warnings=[*table.warn_of_simulation(page_rows), *table.warn_of_judges(page_rows)],
         )  # fmt: skip
 
     def home(self, request: Request) -> Response:
@@ -224,7 +224,10 @@ class Viewer:
             search=text, sides=sides[first : first + PAGE], first=first, count=len(sides),
             columns=table.columns_of(runs), hints=[*table.explain_rows(runs), *notes], tests=tests,
             beside=_link_beside([run.key for run in runs], query, "beside", "words"),
-            warnings=[*table.warn_of_simulation(runs), *warn_of_questions(runs), *warn_of_judges(runs)],
+            warnings=[
+                *table.warn_of_simulation(runs), *warn_of_questions(runs),
+                *table.warn_of_judges(runs), *warn_of_mixed_judges(runs),
+            ],
         )  # fmt: skip
 
     def plots(self, request: Request) -> Response:

@@ -45,7 +45,7 @@ from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.report.section import FILES
 from kgqa.report.shares import read_judge, read_shares
 from kgqa.report.sweep_rows import collect_shares, measure_repeats
-from kgqa.report.warnings import find_doubts
+from kgqa.report.warnings import find_wrong_scores
 from kgqa.runtime.monitor import Heartbeat, read_heartbeats
 from kgqa.scoring.questions import METRICS as SCORES
 from kgqa.util.places import outputs
@@ -89,6 +89,7 @@ class Row:
     mean: the mean below which a repeat is shown.
     title: the name next to the other rows, see `name_rows`.
     problems: why the other cells of a sweep have no run, or the warnings about the scores of a run.
+    judge_warnings: about the judge, which many runs share.
     cost_note: which calls the costs of a run leave out, "" if none.
     command: continues a run or sweep that was stopped, "" if unknown.
     """
@@ -116,6 +117,7 @@ class Row:
     mean: str = ""
     title: str = ""
     problems: tuple[str, ...] = ()
+    judge_warnings: tuple[str, ...] = ()
     cost_note: str = ""
     trouble: str = ""
     command: str = ""
@@ -299,7 +301,8 @@ def _read_run(entry: RunEntry, _: float) -> Row:
             column.label: figure for column in columns() if (figure := column.measure(metrics))
         },
         settings=settings,
-        problems=tuple(find_doubts(metrics)),
+        problems=tuple(find_wrong_scores(metrics)),
+        judge_warnings=tuple(metrics.judge.warnings if metrics.judge else ()),
         cost_note=note_extraction(metrics),
     )
 
@@ -323,6 +326,7 @@ def _read_mean(key: str, runs: Sequence[Row]) -> Row:
         runs=tuple(run.key for run in runs),
         repeats=tuple(run.folder for run in runs),
         problems=tuple(dict.fromkeys(problem for run in runs for problem in run.problems)),
+        judge_warnings=tuple(dict.fromkeys(text for run in runs for text in run.judge_warnings)),
         trouble=next(filter(None, (run.trouble for run in runs)), ""),
     )
     try:
@@ -582,6 +586,16 @@ def warn_of_simulation(rows: Sequence[Row]) -> list[str]:
         return []
     some = "" if count == len(runs) else f" in {count:,} of {len(runs):,} runs"
     return [f"Scripted replies: no model was called{some}. The scores are meaningless."]
+
+
+def warn_of_judges(rows: Sequence[Row]) -> list[str]:
+    """Return each warning about a judge once, with the number of its runs."""
+    # repeats can be in the table below their mean, too
+    runs = {key: row.judge_warnings for row in rows if row.figures for key in row.folders}
+    counts = Counter(text for warnings in runs.values() for text in warnings)
+    return [
+        f"{count:,} of {pluralize(len(runs), 'run')}: {text}." for text, count in counts.items()
+    ]
 
 
 def count_rows(rows: Iterable[Row]) -> str:
