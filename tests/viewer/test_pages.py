@@ -1130,6 +1130,17 @@ def test_question_has_the_list_side_by_side(
     assert browser.value(f"{link}.length") // 2 == count
 
 
+def test_question_side_by_side_links_to_the_other_run(
+    viewing: Viewing, keys: dict[str, str]
+) -> None:
+    beside = urlencode([("beside", keys["trace"]), ("beside", keys["no_context"])])
+    page = viewing.get(f"/question/{keys['trace']}?id=2hop__demo_02&{beside}")
+    links = dict(
+        re.findall(r'<a href="/home\?run=([^&]*)&amp;id=2hop__demo_02&[^"]*">([^<]*)<', page)
+    )
+    assert links == {quote(keys["no_context"], safe=""): "B no_context"}
+
+
 def test_run_page_opens_questions_it_has_no_calls_of(
     browser: Browser, viewing: Viewing, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

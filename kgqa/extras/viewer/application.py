@@ -17,6 +17,7 @@ from kgqa.experiment.compare import REPEATS_TEXT, label_runs
 from kgqa.extras.viewer import table
 from kgqa.extras.viewer.answers import (
     FILTERS,
+    Side,
     compare_scores,
     question_of,
     read_answers,
@@ -190,13 +191,16 @@ class Viewer:
             list(answers.rows.values()),
         )
         if beside := query.getlist("beside"):
-            runs = [find_row(self._root, key) for key in beside]
+            runs = table.name_rows([find_row(self._root, key) for key in beside])
             sides = side_by_side(runs, query.get("which", ""), query.get("words", ""))
             listed = {question_of(side)["question_id"] for side in sides}
             if question.row["question_id"] in listed:
                 rows = [each for each in rows if each["question_id"] in listed]
             around = _link_beside(beside, query, "beside", "words")
             links, pages = [("side by side", f"{HOME}?{around}")], f"{pages}&{around}"
+            for side in sides:
+                if question_of(side)["question_id"] == question.row["question_id"]:
+                    links += _link_others(row, runs, side, around)
         scores = {
             metric.title: question.row[name] for name, metric in METRICS.items() if metric.tested
         }
@@ -310,6 +314,18 @@ def _list_tests(runs: Sequence[Row]) -> tuple[Section, list[str]]:
     repeats = [REPEATS_TEXT] if any(row.kind == "mean" for row in runs) else []
     texts = (TESTS, *section.text[1:], *repeats)
     return replace(section, text=texts), [f"{note[:1].upper()}{note[1:]}." for note in notes]
+
+
+def _link_others(row: Row, runs: Sequence[Row], side: Side, around: str) -> list[tuple[str, str]]:
+    """Return the names of the runs that have a question side by side with `row`, and its addresses in them."""
+    return [
+        (
+            f"{letter} {run.title}",
+            f"{HOME}?{urlencode({'run': answers[0].key, 'id': str(answers[0].row['question_id'])})}&{around}",
+        )
+        for letter, run, answers in zip(ascii_uppercase, runs, side, strict=False)
+        if answers and row.key not in run.folders
+    ]
 
 
 def _link_beside(runs: Sequence[str], query: Mapping[str, str], run: str, words: str) -> str:
