@@ -163,7 +163,8 @@ class Row:
         if self.trouble:
             return "! damaged", "wrong"
         if failed := self.figures.get("failed questions"):
-            return f"! {failed.value:,.0f} failed", "wrong"
+            # a column has their number
+            return f"! {'all' if failed.value == failed.of else 'some'} failed", "wrong"
         if self.kind == "sweep" and self.problems:
             return f"! {self.cells}, {len(self.problems):,} failed", "wrong"
         sign, kind = {
