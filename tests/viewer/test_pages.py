@@ -305,10 +305,16 @@ def test_repeats_are_folded_until_a_click(chromium: Browser, repeated: Path) -> 
 
 @pytest.mark.parametrize(
     ("rows", "is_allowed"),
-    [(["run"], False), (["run", "run"], True), (["sweep"], True)],
-    ids=["one run", "two runs", "a sweep"],
+    [(["run"], False), (["run", "run"], True), (["sweep"], True), (["sweep", "run"], True)],
+    ids=["one run", "two runs", "a sweep", "a sweep and its cell"],
 )
-def test_side_by_side_needs_two_rows(browser: Browser, rows: list[str], is_allowed: bool) -> None:
+@pytest.mark.parametrize("most", [6, 2])
+def test_side_by_side_needs_few_runs(
+    browser: Browser, rows: list[str], is_allowed: bool, most: int
+) -> None:
+    # the sweep has three cells
+    is_allowed = is_allowed and (most > 2 or "sweep" not in rows)
+    browser.value(f"document.querySelector('[formaction=\"/compare\"]').dataset.most = {most}")
     for number, kind in enumerate(rows):
         place = ".sweep" if kind == "sweep" else f".of-sweep:nth-child({number + 1} of .of-sweep)"
         browser.value(f"document.querySelector('{place} input').click()")

@@ -32,6 +32,7 @@ from kgqa.extras.viewer.table import (
     expand_sweeps,
     find_row,
     group_cells,
+    list_cells,
     read_rows,
 )
 from kgqa.report.columns import explain_names
@@ -107,13 +108,20 @@ class Viewer:
         matches = table.filter_rows(rows, text)
         remark = "" if matches or not rows else table.explain_no_match(rows, text)
         example = table.suggest_filter(rows)
+        listed = {row.key: row for row in rows}
+        cells = {
+            row.key: [cell.key for cell in list_cells(row, listed)]
+            for row in rows
+            if row.kind == "sweep"
+        }
         rows = table.sort_rows(matches, order)
         rows = rows if order else group_cells(rows)
         page_rows = table.name_rows(rows[first : first + PAGE])
         return self._page(
             request, "runs.html.j2", rows=page_rows, grouped=not order, hints=table.explain_rows(page_rows),
             first=first, count=len(rows), total=table.count_rows(rows), filter=text, remark=remark, sort=order,
-            columns=table.columns_of(page_rows), beats=read_heartbeats(self._root), most=MAX_RUNS, example=example,
+            columns=table.columns_of(page_rows), beats=read_heartbeats(self._root), most=MAX_RUNS,
+            example=example, cells=cells,
             warnings=[*table.warn_of_simulation(page_rows), *table.warn_of_judges(page_rows)],
         )  # fmt: skip
 

@@ -39,11 +39,11 @@ for (const button of document.querySelectorAll(".fold")) {
 }
 foldRows();
 
-/** Allows "side by side" for two ticked rows or more, or for a sweep. */
+/** Allows "side by side" for two runs or more, but not for too many. A ticked sweep adds its finished cells. */
 function allowComparison() {
-  const ticked = [...document.querySelectorAll("#runs input:checked")];
-  const isSweep = ticked.some((box) => box.closest("tr").classList.contains("sweep"));
-  for (const button of document.querySelectorAll("#runs [formaction='/compare']")) button.disabled = ticked.length < 2 && !isSweep;
+  const rows = [...document.querySelectorAll("#runs input:checked")].map((box) => box.closest("tr").dataset);
+  const count = new Set(rows.flatMap((row) => (row.cells ? JSON.parse(row.cells) : [row.key]))).size;
+  for (const button of document.querySelectorAll("#runs [formaction='/compare']")) button.disabled = count < 2 || count > button.dataset.most;
 }
 
 document.getElementById("runs")?.addEventListener("change", allowComparison);
