@@ -1256,6 +1256,20 @@ def test_keys_and_token_in_a_browser(browser: Browser, viewing: Viewing) -> None
         assert browser.value("document.documentElement.scrollWidth") <= width
 
 
+def test_keys_step_through_the_runs(browser: Browser) -> None:
+    names = browser.value(
+        "[...document.querySelectorAll('#runs tbody th > a')].map((each) => each.textContent)"
+    )
+    focus = "document.activeElement.textContent"
+    places = []
+    for key in "jjk":
+        browser.press(key)
+        places.append(browser.value(focus))
+    assert places == [names[0], names[1], names[0]]
+    browser.press("Enter")
+    browser.wait("document.querySelector('table.runs') === null")
+
+
 def test_requests_without_the_token_are_rejected(viewing: Viewing) -> None:
     for path in ("/", "/?token=guess", "/?token=", "/work", "/assets/viewer.js", "/run/a/b/c/d"):
         response, text = viewing.ask(path, {"Cookie": f"kgqa_view_{viewing.port}=guess"})

@@ -1,4 +1,4 @@
-// Refresh what changes while work runs, fold sweeps, count ticks, hide the token, and move the focus to the search box with "/".
+// Refresh what changes while work runs, fold sweeps, count ticks, hide the token, and move the focus: to the search box with "/", to runs with j and k.
 
 const PERIOD = 2000; // milliseconds between two requests
 
@@ -60,8 +60,18 @@ for (const plot of document.querySelectorAll("svg.plot:not(.narrow)")) {
 // a cookie has the token now
 if (location.search.includes("token=")) history.replaceState(null, "", location.pathname);
 
+/** Moves the focus to the name of the next or previous run. Enter opens it. */
+function step(by) {
+  const names = [...document.querySelectorAll("#runs tbody tr:not([hidden]) th > a")];
+  const place = names.indexOf(document.activeElement);
+  names[place < 0 ? 0 : place + by]?.focus();
+}
+
 addEventListener("keydown", (event) => {
-  if (event.key !== "/" || ["INPUT", "SELECT"].includes(event.target.tagName)) return;
+  const isTyping = ["search", "select-one"].includes(event.target.type);
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "j" || event.key === "k") step(event.key === "j" ? 1 : -1);
+  if (event.key !== "/") return;
   event.preventDefault();
   document.querySelector("input[type=search]")?.focus();
 });
