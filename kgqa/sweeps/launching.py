@@ -165,17 +165,19 @@ def run_in_folder(
             use.
         DataError: data of a cell is missing on this machine.
     """
-    check_settings(cells)
-    if launcher_of(hydra) == "basic":
-        # jobs of a launcher can run on machines with other files
-        check_data(cells)
-    place_cells(cells)
+    with display.stage("checking the cells", None, None):
+        check_settings(cells)
+        if launcher_of(hydra) == "basic":
+            # jobs of a launcher can run on machines with other files
+            check_data(cells)
+        place_cells(cells)
     sweep = Sweep(path=sweep_path(name, cells, key), command=command, axes=axes, cells=[])
     with open_sweep(sweep, cells, key):
         display.line(f"{pluralize(len(cells), 'cell')} in {sweep.path}")
         with monitor_work(display, "sweep", sweep.path) as monitor:
             run_all(cells, sweep.path, hydra, monitor, budget=budget)
-        return write_reports(sweep)
+        with display.stage("writing the report", None, None):
+            return write_reports(sweep)
 
 
 def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) -> None:

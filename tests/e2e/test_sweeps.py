@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -32,10 +32,11 @@ from kgqa.experiment.engines import Pool
 from kgqa.experiment.run import Executed, execute
 from kgqa.experiment.session import Runner, Session
 from kgqa.extras.viewer.table import read_rows
-from kgqa.runtime.display import QUIET, Display
+from kgqa.runtime.display import QUIET, Display, Stage
 from kgqa.runtime.services import Service
 from kgqa.scoring import questions as scored_questions
 from kgqa.sweeps.cells import load_cell
+from kgqa.sweeps.grid import SweepRequest, run_sweep
 from kgqa.sweeps.running import run_cell
 from tests.e2e.conftest import (
     QUICK,
@@ -602,6 +603,22 @@ def test_unfinished_cells_are_completed(kgqa: Kgqa) -> None:
     assert kgqa(*TWO).code == 2
     assert "001.log: No space left on device. Free disk space" in result(folder, 1)["error"]
     assert statuses(folder) == ["done", "failed"]
+
+
+class StageTitles(Display):
+    def __init__(self) -> None:
+        self.titles: list[str] = []
+
+    def watching(self, stage: Stage) -> AbstractContextManager[None]:
+        self.titles.append(stage.title)
+        return nullcontext()
+
+
+def test_repeated_sweep_names_what_it_does(kgqa: Kgqa) -> None:
+    assert kgqa(*TWO).code == 0
+    display = StageTitles()
+    run_sweep(SweepRequest.of(TWO[2:]), display)
+    assert display.titles == ["checking the cells", "cells", "writing the report"]
 
 
 def test_compare_shows_how_to_continue_a_stopped_sweep(kgqa: Kgqa) -> None:
