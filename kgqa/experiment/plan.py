@@ -176,7 +176,7 @@ def plan_comparison(
             else []
         ),
         *(
-            [FEWER_TESTS + OF_PAIRS * (pairs > 1)]
+            [f"{FEWER_TESTS}{OF_PAIRS * (pairs > 1)}."]
             if len(pilots) > 1 and not (metrics or baseline)
             else []
         ),

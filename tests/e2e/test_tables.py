@@ -477,6 +477,7 @@ def test_plan_shows_questions_and_cost(kgqa: Kgqa) -> None:
     ran = kgqa("plan", *METHODS, "difference=10")
     assert ran.code == 0, ran.err
     assert "questions for 10 points" in ran.out
+    assert "set metrics=f1 here and in kgqa compare." in ran.out
     assert "shows 1 point with power 0.8" in kgqa("plan", *METHODS, "difference=1").out
     # of METHODS' four questions
     assert "Warning: the pilot has 4 questions, so that these numbers are very uncertain" in ran.out
