@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from inspect import signature
+from inspect import iscoroutinefunction, signature
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,8 @@ def _load_metric(file: Path) -> OwnMetric:
         raise ConfigError(f"{file}: {NO_TARGET}")
     target = str(node["_target_"])
     function = _import_function(file, target)
+    if iscoroutinefunction(function):
+        raise ConfigError(f"{function_line(function)}: must not be async. Remove async")
     label = str(node.get("label") or file.stem.replace("_", " "))
     lower_is_better = node.get("lower_is_better", False)
     if not isinstance(lower_is_better, bool):

@@ -117,7 +117,8 @@ def _hint_at_import(error: ImportError, folder: Path) -> str:
         parent, _, name = (error.name or "").rpartition(".")
         # an error in `import a.b.c` names the first part that is missing
         places = getattr(sys.modules.get(parent), "__path__", []) if parent else [str(folder)]
-        return _find_near(name, _list_modules(places), f"{parent}." if parent else "")
+        hint = _find_near(name, _list_modules(places), f"{parent}." if parent else "")
+        return hint or f"Install the package of {error.name}, or correct the name"
     # Python 3.12 has it in `error.name_from`
     if not (match := _NO_NAME.match(str(error))):
         return ""
@@ -128,7 +129,9 @@ def _hint_at_import(error: ImportError, folder: Path) -> str:
 
 
 def _list_modules(folders: Iterable[str]) -> list[str]:
-    return [module.name for module in iter_modules(folders)]
+    # a test is no component
+    names = (module.name for module in iter_modules(folders))
+    return [name for name in names if not name.startswith("test_")]
 
 
 def _find_near(name: str, choices: Iterable[str], prefix: str = "") -> str:

@@ -155,6 +155,33 @@ def test_metric_file_of_another_suffix_is_named(
         list_own_metrics()
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("async def one(question, answer):\n    return 1.0\n", "must not be async. Remove async"),
+        ("import rouge_scor\n", "Install the package of rouge_scor, or correct the name"),
+    ],
+    ids=["async", "missing package"],
+)
+def test_error_in_a_module_says_how_to_fix_it(
+    write_metric: Callable[..., Path], tmp_path: Path, code: str, message: str
+) -> None:
+    write_metric("mine")
+    (tmp_path / "labeled_metric.py").write_text(code)
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        list_own_metrics()
+
+
+def test_test_file_is_no_hint_for_a_module(
+    write_metric: Callable[..., Path], tmp_path: Path
+) -> None:
+    write_metric("mine")
+    (tmp_path / "labeled_metric.py").rename(tmp_path / "test_labeled_metric.py")
+    with pytest.raises(ConfigError, match="no module 'labeled_metric' in") as error:
+        list_own_metrics()
+    assert "test_labeled_metric" not in str(error.value)
+
+
 COUNTED = """
 calls = []
 
