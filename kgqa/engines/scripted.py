@@ -141,7 +141,7 @@ def _read(file: Path) -> list[Rule]:
         lines = read_small_text(file).removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
-            f"engine.rules={file}: {error}. Name a JSONL file of match and reply."
+            f"engine.rules={file}: {getattr(error, 'strerror', None) or error}. Name a JSONL file of match and reply."
         ) from error
     rules = []
     for number, line in enumerate(lines, start=1):

@@ -116,7 +116,7 @@ def read_labels(file: Path) -> list[Label]:
                     labels.append(Label(place, key, VALUES[value.casefold()], run, answer))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(
-            f"labels={file}: cannot be read ({error}). Name a CSV file in UTF-8"
+            f"labels={file}: cannot be read ({getattr(error, 'strerror', None) or error}). Name a CSV file in UTF-8"
         ) from error
     if not labels:
         raise DataError(f"{file}: no labels in this file. Fill the column correct with 1 or 0")

@@ -6,13 +6,15 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from kgqa.artifacts.metrics import Estimate, Metrics
 from kgqa.artifacts.predictions import Prediction
-from kgqa.errors import ConfigError, UsageError
+from kgqa.engines.scripted import Scripted
+from kgqa.errors import ConfigError, DataError, UsageError
+from kgqa.experiment.calibration import read_labels
 from kgqa.report.columns import CORRECTED_ACCURACY, JUDGE_ACCURACY
 from kgqa.report.warnings import find_undefined_metrics
 from kgqa.scoring.own_metrics import OwnMetric, check_own_metrics, list_own_metrics
@@ -180,6 +182,21 @@ def test_test_file_is_no_hint_for_a_module(
     with pytest.raises(ConfigError, match="no module 'labeled_metric' in") as error:
         list_own_metrics()
     assert "test_labeled_metric" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [read_labels, lambda file: Scripted(cast(Any, None), str(file), 0.0, 1)],
+    ids=["labels", "rules"],
+)
+def test_path_of_a_missing_file_is_named_once(
+    read: Callable[[Path], object], tmp_path: Path
+) -> None:
+    file = tmp_path / "missing.jsonl"
+    with pytest.raises(DataError, match="No such file or directory") as error:
+        read(file)
+    assert str(error.value).count("missing.jsonl") == 1
+    assert "Errno" not in str(error.value)
 
 
 COUNTED = """
