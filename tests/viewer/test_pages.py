@@ -434,7 +434,7 @@ def test_table_shows_figures_settings_and_the_sweep(viewing: Viewing, keys: dict
     assert len(keys_of(page)) == 6
     assert "3 of 3 cells" in page
     assert "8.3 <small>[" in page
-    classes = re.findall(r'<tr data-key="[^"]*"(?: class="([^"]*)")?>', page)
+    classes = re.findall(r'<tr data-key="[^"]*"(?: class="([^"]*)")?', page)
     at = classes.index("sweep")
     assert classes[at : at + 4] == ["sweep", "of-sweep", "of-sweep", "of-sweep"]
     assert classes.count("of-sweep") == 3
