@@ -139,7 +139,8 @@ def _set_source(text: str, source: str) -> str:
 def _check_name(group: str, name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or iskeyword(name):
         raise ConfigError(
-            f"{name}: use small letters, digits and underscores only, e.g. my_{group}"
+            f"kgqa new {group} {name or 'NAME'}: use small letters, digits and underscores only in the name, "
+            f"e.g. my_{group}"
         )
     if name in config_files(group):
         raise ConfigError(f"{group}={name}: this name exists. Choose another name.")

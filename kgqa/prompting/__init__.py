@@ -209,7 +209,15 @@ def compile_template(name: str) -> Template:
             f"{name}.j2: no such template in {searched}, nor among kgqa's. {_suggest(name)}"
         ) from error
     except TemplateSyntaxError as error:
-        raise PromptError(f"{error.filename}:{error.lineno}: {error.message}") from error
+        raise PromptError(
+            f"{error.filename}:{error.lineno}: {_shorten_syntax(str(error.message))}"
+        ) from error
+
+
+def _shorten_syntax(message: str) -> str:
+    """Return what Jinja says about the syntax of a template, in one sentence if a tag is not closed."""
+    tag = re.search(r"innermost block that needs to be closed is '(\w+)'", message)
+    return f"{{% {tag[1]} %}} is not closed. Add {{% end{tag[1]} %}}" if tag else message
 
 
 def _suggest(name: str) -> str:
@@ -248,6 +256,10 @@ def _explain(error: Exception, template: Template, context: Context) -> PromptEr
     place = f"{line.filename}:{line.lineno}" if line else str(template.filename)
     if not isinstance(error, UndefinedError):
         return PromptError(f"{place}: {type(error).__name__}: {error}")
+    if attribute := re.fullmatch(r"'str object' has no attribute '(\w+)'", str(error)):
+        return UnknownValue(
+            f"{place}: no value .{attribute[1]} of a text. Write the name of the text alone, e.g. {{{{ question }}}}"
+        )
     message, name = f"{place}: {error}", re.fullmatch(r"'(\w+)' is undefined", str(error))
     if name is None:
         return PromptError(message)

@@ -87,7 +87,7 @@ def import_code(name: str) -> ModuleType:
         with record_opened_files(folder):
             module = import_module(name)
     except SyntaxError as error:
-        raise ConfigError(f"{error.filename}:{error.lineno}: {error.msg}") from error
+        raise ConfigError(f"{error.filename}:{error.lineno}: syntax error: {error.msg}") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -503,6 +503,11 @@ def test_judge_without_its_prompt_makes_no_call(
             "prompts/trace/select.j2:23: 'quesion' is undefined. Did you mean question?",
             id="unknown value",
         ),
+        pytest.param(
+            "{{ question.txt }}",
+            "prompts/trace/select.j2:23: no value .txt of a text. Write the name",
+            id="attribute",
+        ),
     ],
 )
 def test_broken_prompt_makes_no_call(kgqa: Run, tmp_path: Path, broken: str, message: str) -> None:

@@ -82,7 +82,9 @@ MINE = METHOD.format(name="Mine")
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        pytest.param("broken", "class Mine\n", "broken.py:1: expected ':'", id="broken"),
+        pytest.param(
+            "broken", "class Mine\n", "broken.py:1: syntax error: expected ':'", id="broken"
+        ),
         pytest.param(
             "lacking",
             "import no_such_library\n",
@@ -232,6 +234,28 @@ def test_own_templates_load_by_name() -> None:
     write("prompts/mine/bad.j2", "{% block user %}\n{{ what }\n{% endblock %}")
     with pytest.raises(ConfigError, match=r"^prompts/mine/bad.j2:2: "):
         render("mine/bad")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(
+            "{% for each in texts %}{{ each }}",
+            "{% for %} is not closed. Add {% endfor %}",
+            id="not closed",
+        ),
+        pytest.param(
+            "{% block user %}{{ question.txt }}{% endblock %}",
+            "no value .txt of a text. Write the name of the text alone, e.g. {{ question }}",
+            id="attribute",
+        ),
+    ],
+)
+def test_error_in_an_own_template_is_plain(text: str, message: str) -> None:
+    write("prompts/mine/bad.j2", text)
+    with pytest.raises(ConfigError) as error:
+        render("mine/bad", question="Who?", texts=[])
+    assert str(error.value) == f"prompts/mine/bad.j2:1: {message}"
 
 
 def test_prompt_that_is_added_later_is_used() -> None:
