@@ -114,7 +114,7 @@ class _Spread:
         count = questions_needed(math.sqrt(square), self.deviation, power=power, alpha=alpha)
         return min(count or 2, MOST)
 
-    def shown(self, questions: int, power: float, alpha: float) -> float | None:
+    def find_points(self, questions: int, power: float, alpha: float) -> float | None:
         """Return the difference in points that some questions show, or None without a spread."""
         if self.is_exact:
             return 100 * _find_exactly(questions, self.share, power, alpha)
@@ -179,4 +179,4 @@ def find_detectable_points(
     if not differing:
         return None
     spread = _Spread(pilot.is_exact, differing / pilot.n, pilot.deviation, pilot.repeat_error)
-    return spread.shown(questions, power, alpha)
+    return spread.find_points(questions, power, alpha)
