@@ -27,7 +27,7 @@ from kgqa.datasets.passages import distinct, distinct_passages
 from kgqa.datasets.schema import Gold, LocatedQuestions, parse_record, plain_title
 from kgqa.datasets.splitting import Piece, overlapping, split, splitter_identity
 from kgqa.errors import ConfigError, DataError
-from kgqa.scoring.retrieval import normalise_title
+from kgqa.scoring.retrieval import normalize_title
 from kgqa.types import JsonObject, Passage, Question
 from kgqa.util import jsonio
 from kgqa.util.settings import NotIdentity, Setting
@@ -241,13 +241,13 @@ class _Paragraphs:
         own = [p for p in dict.fromkeys(question.passages) if p.id not in question.support | pinned]
         yield from map(self._document, draw.sample(own, len(own)))
         titles = {
-            normalise_title(passage.title) for passage in (*question.passages, *question.pinned)
+            normalize_title(passage.title) for passage in (*question.passages, *question.pinned)
         }
-        titles |= {normalise_title(title) for title in question.support_titles}
+        titles |= {normalize_title(title) for title in question.support_titles}
         others = [
             document
             for document in self._reservoir
-            if normalise_title(document.title) not in titles
+            if normalize_title(document.title) not in titles
         ]
         yield from draw.sample(others, len(others))
 
@@ -274,7 +274,7 @@ class _Articles:
         titles = (
             title
             for title, _ in groupby(
-                normalise_title(passage.title) for passage in collections.dataset.passages()
+                normalize_title(passage.title) for passage in collections.dataset.passages()
             )
         )
         reservoir = list(dict.fromkeys(_sample(titles, collections.seed)))
@@ -282,7 +282,7 @@ class _Articles:
         for question in questions:
             needed |= {title: [] for title in _gold_titles(question)}
         for passage in collections.dataset.passages():
-            if (title := normalise_title(passage.title)) in needed:
+            if (title := normalize_title(passage.title)) in needed:
                 needed[title].append(passage)
         size = collections.passage_size
         return cls(
@@ -295,7 +295,7 @@ class _Articles:
         """Return the same. The question's own paragraph replaces an article that the corpus lacks."""
         own = defaultdict[str, list[Passage]](list)
         for passage in _gold_paragraphs(question):
-            own[normalise_title(passage.title)].append(passage)
+            own[normalize_title(passage.title)].append(passage)
         documents, support = [], set[str]()
         for title, name in _gold_titles(question).items():
             paragraphs = tuple(own[title])
@@ -340,7 +340,7 @@ def _gold_titles(question: Question) -> dict[str, str]:
         *gold,
         *sorted(question.support_titles),
     ]
-    return {normalise_title(title): title for title in reversed(titles)}
+    return {normalize_title(title): title for title in reversed(titles)}
 
 
 def _sample(items: Iterable[T], seed: int) -> list[T]:

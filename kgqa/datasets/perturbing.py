@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.scoring.normalisation import normalise
+from kgqa.scoring.normalization import normalize
 from kgqa.types import Passage, Question
 from kgqa.util.digests import text_digest
 
@@ -101,12 +101,12 @@ def _add_distractors(
 ) -> Question | None:
     """Add passages with other titles, in which no gold answer occurs."""
     titles = {passage.title for passage in question.passages}
-    golds = [f" {gold} " for gold in map(normalise, question.answers) if gold]
+    golds = [f" {gold} " for gold in map(normalize, question.answers) if gold]
     others = (
         passage
         for passage in sorted(pool, key=lambda passage: _order(seed, question, passage.id))
         if passage.title not in titles
-        and not any(gold in f" {normalise(passage.text)} " for gold in golds)
+        and not any(gold in f" {normalize(passage.text)} " for gold in golds)
     )
     added = [passage for passage, _ in zip(others, range(count), strict=False)]
     return _shuffle(replace(question, passages=(*question.passages, *added)), seed=seed)
@@ -121,15 +121,15 @@ def _swap_answer(question: Question, *, pool: Sequence[Question], seed: int) -> 
         pattern.search(f"{passage.title}\n{passage.text}") for passage in gold
     ):
         return None
-    text = normalise(" ".join(f"{passage.title} {passage.text}" for passage in question.passages))
+    text = normalize(" ".join(f"{passage.title} {passage.text}" for passage in question.passages))
     kind = _kind(question)
     others = (other for other in pool if other.answers and _kind(other) == kind)
     answers = (
         other.answers[0]
         for other in sorted(others, key=lambda other: _order(seed, question, other.id))
     )
-    new = next((other for other in answers if f" {normalise(other)} " not in f" {text} "), None)
-    if new is None or normalise(new) == normalise(answer):
+    new = next((other for other in answers if f" {normalize(other)} " not in f" {text} "), None)
+    if new is None or normalize(new) == normalize(answer):
         return None
     changed = {passage.id: _replace(passage, pattern, new) for passage in question.passages}
     ids = {id_: passage.id for id_, passage in changed.items()}
@@ -149,10 +149,10 @@ def _use_other_answer(
     question: Question, *, pool: Sequence[Question], places: Mapping[str, int]
 ) -> Question | None:
     """Use the first gold answer of the next question with another one. The last question continues with the first."""
-    own, place = {normalise(answer) for answer in question.answers}, places[question.id]
+    own, place = {normalize(answer) for answer in question.answers}, places[question.id]
     others = (pool[index % len(pool)].answers for index in range(place + 1, place + len(pool)))
     other = next(
-        (answers[0] for answers in others if answers and normalise(answers[0]) not in own), None
+        (answers[0] for answers in others if answers and normalize(answers[0]) not in own), None
     )
     return None if other is None else replace(question, answers=(other,))
 
@@ -160,9 +160,9 @@ def _use_other_answer(
 def _pattern(answers: Sequence[str]) -> re.Pattern[str] | None:
     """Return a pattern for the answer and its aliases, longest first. None: yes, no, or nothing to search."""
     texts = sorted(
-        {answer for answer in answers if len(normalise(answer)) > 1}, key=len, reverse=True
+        {answer for answer in answers if len(normalize(answer)) > 1}, key=len, reverse=True
     )
-    if not texts or normalise(answers[0]) in ("yes", "no"):
+    if not texts or normalize(answers[0]) in ("yes", "no"):
         return None
     return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, texts))})(?!\w)", re.IGNORECASE)
 
@@ -182,7 +182,7 @@ def _replace(passage: Passage, pattern: re.Pattern[str], new: str) -> Passage:
 def _kind(question: Question) -> tuple[str, str]:
     """Return the form of the answer and the first wh-word of the question: answers of equal kind can be swapped."""
     answer = question.answers[0]
-    if normalise(answer) in ("yes", "no"):
+    if normalize(answer) in ("yes", "no"):
         form = "yes or no"
     elif re.fullmatch(r"\d{4}", answer.strip()):
         form = "year"

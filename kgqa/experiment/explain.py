@@ -19,7 +19,7 @@ from kgqa.report.section import MarkedCell, Section, Value, markdown
 from kgqa.scoring.citations import CitationScores, cite_passages, cite_sentences
 from kgqa.scoring.comparison import Difference, explain_direction
 from kgqa.scoring.intervals import estimate
-from kgqa.scoring.normalisation import normalise
+from kgqa.scoring.normalization import normalize
 from kgqa.scoring.questions import METRICS, Metric, ScoredQuestion
 from kgqa.scoring.repeats import Rows, compare_rows, repeated_estimate
 from kgqa.scoring.summary import UNKNOWN
@@ -206,18 +206,18 @@ def _find_signs(
 
 def answers_yes_no(row: ScoredQuestion) -> bool:
     """Return whether the answer is yes or no, and the question is not one that can have such an answer."""
-    golds = {normalise(gold) for gold in row.question.answers}
-    is_closed = normalise(row.answer or "") in _CLOSED
+    golds = {normalize(gold) for gold in row.question.answers}
+    is_closed = normalize(row.answer or "") in _CLOSED
     return is_closed and not golds & _CLOSED and _WH.search(row.question.text) is not None
 
 
 def is_echo(answer: str, prompt: str, shared: str) -> bool:
     """Return whether an answer occurs in the shared start of the prompts, and not in the rest of its own prompt."""
-    words = f" {normalise(answer)} "
+    words = f" {normalize(answer)} "
     if len(words) < 5 or not prompt.startswith(shared):
         return False
     return (
-        words in f" {normalise(shared)} " and words not in f" {normalise(prompt[len(shared) :])} "
+        words in f" {normalize(shared)} " and words not in f" {normalize(prompt[len(shared) :])} "
     )
 
 

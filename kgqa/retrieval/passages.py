@@ -14,7 +14,7 @@ import numpy as np
 
 from kgqa.errors import DataError
 from kgqa.protocols import Progress
-from kgqa.scoring.retrieval import normalise_title
+from kgqa.scoring.retrieval import normalize_title
 from kgqa.types import Json, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.jsonio import decode_json, encode_json
@@ -128,5 +128,5 @@ def text_key(passage: Passage) -> str:
 
 def _title_number(title: str) -> int:
     """Return 64 bits that are the same in every process, unlike `hash`."""
-    content = normalise_title(title).encode("utf-8", "surrogatepass")
+    content = normalize_title(title).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")

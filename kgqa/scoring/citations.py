@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kgqa.artifacts.trace import Notes, TracedQuestion
-from kgqa.scoring.normalisation import normalise
+from kgqa.scoring.normalization import normalize
 from kgqa.types import Passage, Question
 
 # notes of methods that cite
@@ -51,7 +51,7 @@ def cite_sentences(traced: TracedQuestion) -> CitationScores:
     cites nothing has the recall 0.
     """
     notes = Notes.of(traced)
-    gold = {(id_, normalise(sentence)) for id_, sentence in traced.question.facts}
+    gold = {(id_, normalize(sentence)) for id_, sentence in traced.question.facts}
     if traced.notes.keys().isdisjoint(_CITING) or not gold:
         return CitationScores()
     passages = {passage.id: passage for passage in traced.question.passages}
@@ -92,7 +92,7 @@ def _around(text: str, part: str) -> list[str]:
 
 def find_sentence(parts: Sequence[str], sentences: Sequence[str]) -> str:
     """Return the normalized sentence that shares most words with a triple, the first of equal ones."""
-    words = set(normalise(" ".join(parts)).split())
-    return normalise(
-        max(sentences, key=lambda sentence: len(words & set(normalise(sentence).split())))
+    words = set(normalize(" ".join(parts)).split())
+    return normalize(
+        max(sentences, key=lambda sentence: len(words & set(normalize(sentence).split())))
     )

@@ -13,12 +13,12 @@ from contextlib import suppress
 from functools import cache
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.scoring.normalisation import (
+from kgqa.scoring.normalization import (
     count_words,
     is_number,
-    normalise,
-    normalise_as_r1_searcher,
-    normalise_for_drop,
+    normalize,
+    normalize_as_r1_searcher,
+    normalize_for_drop,
     repair_text,
 )
 from kgqa.util.jsonio import JsonError, decode_json
@@ -131,7 +131,7 @@ def available_profiles() -> tuple[str, ...]:
 
 def exact_match(prediction: str, gold: str) -> float:
     """Return 1 if both are equal after normalization (SQuAD; Rajpurkar et al., EMNLP 2016)."""
-    return float(normalise(prediction) == normalise(gold))
+    return float(normalize(prediction) == normalize(gold))
 
 
 def token_f1(prediction: str, gold: str) -> float:
@@ -139,7 +139,7 @@ def token_f1(prediction: str, gold: str) -> float:
 
     Without a shared token it is 0, also for two empty answers.
     """
-    return _f1(count_words(normalise(prediction)), count_words(normalise(gold)))
+    return _f1(count_words(normalize(prediction)), count_words(normalize(gold)))
 
 
 def _f1(mine: Counter[str], theirs: Counter[str]) -> float:
@@ -160,7 +160,7 @@ def hotpotqa_f1(prediction: str, gold: str) -> float:
 
     Two empty answers have EM 1 and F1 0, as in the released scorer.
     """
-    mine, theirs = normalise(prediction), normalise(gold)
+    mine, theirs = normalize(prediction), normalize(gold)
     if mine != theirs and _CLOSED_ANSWERS & {mine, theirs}:
         return 0.0
     return token_f1(prediction, gold)
@@ -168,19 +168,19 @@ def hotpotqa_f1(prediction: str, gold: str) -> float:
 
 def musique_f1(prediction: str, gold: str) -> float:
     """Return `token_f1`, or 1 for two empty answers (Trivedi et al., TACL 2022)."""
-    return 1.0 if not normalise(prediction) and not normalise(gold) else token_f1(prediction, gold)
+    return 1.0 if not normalize(prediction) and not normalize(gold) else token_f1(prediction, gold)
 
 
 def trace_f1(prediction: str, gold: str) -> float:
     """Return `hotpotqa_f1`, or 1 for two answers without words after normalization (Fang et al., 2024)."""
     return (
-        1.0 if not normalise(prediction) and not normalise(gold) else hotpotqa_f1(prediction, gold)
+        1.0 if not normalize(prediction) and not normalize(gold) else hotpotqa_f1(prediction, gold)
     )
 
 
 def r1_searcher_f1(prediction: str, gold: str) -> float:
     """Return `hotpotqa_f1` with R1-Searcher's normalization (Song et al., 2025)."""
-    mine, theirs = normalise_as_r1_searcher(prediction), normalise_as_r1_searcher(gold)
+    mine, theirs = normalize_as_r1_searcher(prediction), normalize_as_r1_searcher(gold)
     if mine != theirs and _CLOSED_ANSWERS & {mine, theirs}:
         return 0.0
     return _f1(count_words(mine), count_words(theirs))
@@ -231,8 +231,8 @@ def drop_scores(predicted: Sequence[str], gold: Sequence[str]) -> tuple[float, f
     """
     if not predicted or not gold:
         raise ValueError("DROP compares at least one predicted span with at least one gold span")
-    predicted_spans = [normalise_for_drop(span) for span in predicted]
-    gold_spans = [normalise_for_drop(span) for span in gold]
+    predicted_spans = [normalize_for_drop(span) for span in predicted]
+    gold_spans = [normalize_for_drop(span) for span in gold]
     same = len(predicted_spans) == len(gold_spans) and set(predicted_spans) == set(gold_spans)
     span_f1 = [[drop_span_f1(mine, theirs) for mine in predicted_spans] for theirs in gold_spans]
     mean = best_alignment(span_f1) / max(len(predicted), len(gold))
@@ -286,9 +286,9 @@ def contains_gold(answer: str, golds: Sequence[str]) -> float:
     This is the "accuracy" of papers on RAG (Mallen et al., ACL 2023), but of complete words: substrings would find
     "no" in "I do not know". Only an empty answer contains an empty gold answer.
     """
-    words = f" {normalise(answer)} "
+    words = f" {normalize(answer)} "
     return float(
-        any(f" {gold} " in words if gold else words == "  " for gold in map(normalise, golds))
+        any(f" {gold} " in words if gold else words == "  " for gold in map(normalize, golds))
     )
 
 
@@ -298,7 +298,7 @@ def contains_letters(answer: str, golds: Sequence[str]) -> float:
     This is the "Contain" of LinearRAG: "no" is in "I do not know". Answers and gold answers of blanks count as 0.
     """
     return float(
-        bool(answer.strip() and golds[0].strip()) and normalise(golds[0]) in normalise(answer)
+        bool(answer.strip() and golds[0].strip()) and normalize(golds[0]) in normalize(answer)
     )
 
 
@@ -306,16 +306,16 @@ def contains_letters_if_answered(answer: str, golds: Sequence[str]) -> float | N
     """Return 1 as `contains_letters`. None: there is no answer, because A-RAG divides by the answered questions."""
     if not answer.strip():
         return None
-    return float(bool(golds[0]) and normalise(golds[0]) in normalise(answer))
+    return float(bool(golds[0]) and normalize(golds[0]) in normalize(answer))
 
 
 def covers_gold(answer: str, golds: Sequence[str]) -> float:
     """Return 1 if the answer has all words of a gold answer, in any order: Cover-EM of R1-Searcher."""
     # the released code splits at blanks, so that a text without words has the word ""
-    words = count_words(normalise_as_r1_searcher(answer)) or {""}
+    words = count_words(normalize_as_r1_searcher(answer)) or {""}
     return float(
         any(
-            all(word in words for word in normalise_as_r1_searcher(gold).split(" "))
+            all(word in words for word in normalize_as_r1_searcher(gold).split(" "))
             for gold in golds
         )
     )
@@ -326,7 +326,7 @@ def abstains(answer: str) -> bool:
 
     The list is ours. "Yes", "no" and "none" are answers.
     """
-    text = normalise(answer)
+    text = normalize(answer)
     return not text or (
         re.fullmatch(_ABSTENTIONS, text) is not None and not _is_title(answer, text)
     )
@@ -369,7 +369,7 @@ PROFILES: Mapping[str, Callable[[str, Sequence[str]], Score]] = {
     "r1_searcher": lambda prediction, golds: {
         "em": float(
             any(
-                normalise_as_r1_searcher(prediction) == normalise_as_r1_searcher(gold)
+                normalize_as_r1_searcher(prediction) == normalize_as_r1_searcher(gold)
                 for gold in golds
             )
         ),

@@ -56,20 +56,20 @@ class RetrievedPassages:
 def gold_passages(question: Question, page: Page) -> tuple[GoldPassage, ...]:
     """Return the gold passages to retrieve, without pinned ones and duplicates in the corpus."""
     pinned = {passage.id for passage in question.pinned}
-    pinned_titles = {normalise_title(passage.title) for passage in question.pinned}
+    pinned_titles = {normalize_title(passage.title) for passage in question.pinned}
     support = [passage for passage in question.passages if passage.id in question.support - pinned]
     quoted = [
         passage
         for passage in question.quoted
-        if normalise_title(passage.title) not in pinned_titles
+        if normalize_title(passage.title) not in pinned_titles
     ]
     gold: dict[str, GoldPassage] = {}
     for passage in (*support, *quoted):
         match = find_in_page(passage, page(passage.title))
         gold.setdefault(match.id, GoldPassage((passage.id, match.id), passage.title))
-    titles = pinned_titles | {normalise_title(passage.title) for passage in gold.values()}
+    titles = pinned_titles | {normalize_title(passage.title) for passage in gold.values()}
     further = sorted(
-        title for title in question.support_titles if normalise_title(title) not in titles
+        title for title in question.support_titles if normalize_title(title) not in titles
     )
     return (*gold.values(), *(GoldPassage((), title) for title in further))
 
@@ -94,7 +94,7 @@ def gold_pages(gold: Iterable[GoldPassage]) -> tuple[GoldPassage, ...]:
     """Return the distinct pages of gold passages. Any passage of a page counts as the page."""
     return tuple(
         GoldPassage((), title)
-        for title in {normalise_title(each.title): each.title for each in gold}.values()
+        for title in {normalize_title(each.title): each.title for each in gold}.values()
     )
 
 
@@ -110,13 +110,13 @@ def gold_ranks(
         min((first[id_] for id_ in wanted.ids if id_ in first), default=None) for wanted in gold
     ]
     free = {
-        rank: normalise_title(title)
+        rank: normalize_title(title)
         for rank, title in enumerate(titles, start=1)
         if rank not in ranks
     }
     for number, wanted in enumerate(gold):
         if not wanted.ids:
-            title = normalise_title(wanted.title)
+            title = normalize_title(wanted.title)
             ranks[number] = next((rank for rank, other in free.items() if other == title), None)
             free.pop(ranks[number] or 0, None)
     return tuple(ranks)
@@ -184,7 +184,7 @@ def same_passages_alarm(rows: Sequence[RetrievedPassages]) -> str | None:
     )
 
 
-def normalise_title(title: str) -> str:
+def normalize_title(title: str) -> str:
     """Return a title in lower case with single spaces in place of underscores and whitespace."""
     return " ".join(title.replace("_", " ").split()).casefold()
 

@@ -19,7 +19,7 @@ from kgqa.artifacts.verdicts import RIGHT, WRONG, Judgement
 from kgqa.scoring.agreement import agreement
 from kgqa.scoring.intervals import estimate, mean, percent
 from kgqa.scoring.metrics import available_profiles, containment, score
-from kgqa.scoring.normalisation import count_words
+from kgqa.scoring.normalization import count_words
 from kgqa.scoring.questions import BUILT_IN, METRICS, ScoredQuestion, Share
 
 T = TypeVar("T")

@@ -21,10 +21,10 @@ from kgqa.scoring.metrics import (
     drop_scores,
     score,
 )
-from kgqa.scoring.normalisation import (
+from kgqa.scoring.normalization import (
     count_words,
-    normalise,
-    normalise_for_drop,
+    normalize,
+    normalize_for_drop,
     split_words,
 )
 
@@ -46,7 +46,7 @@ from kgqa.scoring.normalisation import (
     ],
 )
 def test_normalization_drops_case_and_articles(text: str, expected: str) -> None:
-    assert normalise(text) == expected
+    assert normalize(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_normalization_drops_case_and_articles(text: str, expected: str) -> None
     ],
 )
 def test_normalization_of_drop(text: str, expected: str) -> None:
-    assert normalise_for_drop(text) == expected
+    assert normalize_for_drop(text) == expected
 
 
 IBM = ["International Business Machines", "IBM"]
@@ -298,7 +298,7 @@ def test_long_text_has_the_words_of_split(text: str) -> None:
     assert count_words(text) == Counter(text.split())
 
 
-@pytest.mark.parametrize("function", [normalise, normalise_for_drop])
+@pytest.mark.parametrize("function", [normalize, normalize_for_drop])
 def test_long_text_is_normalized_as_its_parts(function: Callable[[str], str]) -> None:
     assert function(PART * 20_000) == " ".join([function(PART)] * 20_000)
 

@@ -130,12 +130,12 @@ def test_error_of_an_own_module_is_one_line(name: str, text: str, message: str) 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("from kgqa.scoring.normalization import normalise", "kgqa.scoring.normalisation?"),
+        ("from kgqa.scoring.normalisation import normalize", "kgqa.scoring.normalization?"),
         (
             "from kgqa.artifacts.verdicts import Vot",
             "'kgqa.artifacts.verdicts'). Did you mean Vote?",
         ),
-        ("from kgqa.scoring import normalization", "Did you mean normalisation?"),
+        ("from kgqa.scoring import normalisation", "Did you mean normalization?"),
         ("import near_healper", "Did you mean near_helper?"),
         ("from near_helper import shortn", "'near_helper'). Did you mean shorten?"),
     ],

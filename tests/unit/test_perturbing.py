@@ -6,7 +6,7 @@ import pytest
 
 from kgqa.datasets.perturbing import Perturbation
 from kgqa.errors import ConfigError, DataError
-from kgqa.scoring.normalisation import normalise
+from kgqa.scoring.normalization import normalize
 from kgqa.types import Passage, Question
 
 
@@ -70,7 +70,7 @@ def test_swapped_answer_replaces_gold_everywhere() -> None:
     for old, new in zip(QUESTIONS, perturbed("swap_answer"), strict=True):
         assert new.answers != old.answers
         text = " ".join(f"{passage.title} {passage.text}" for passage in new.passages)
-        assert normalise(old.answers[0]) not in normalise(text)
+        assert normalize(old.answers[0]) not in normalize(text)
         assert text.count(new.answers[0]) == 2
         (gold,) = (passage for passage in new.passages if passage.id in new.support)
         assert new.facts == ((gold.id, f"She was born in {new.answers[0]}."),)

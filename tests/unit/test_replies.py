@@ -6,7 +6,7 @@ import pytest
 
 from kgqa.methods.steps.knowtrace_graph import Pair, read_exploration
 from kgqa.methods.steps.replies import find_answer, read_conclusion, read_first_answer
-from kgqa.scoring.normalisation import normalise
+from kgqa.scoring.normalization import normalize
 from kgqa.types import Completion
 
 FORMS = [
@@ -64,7 +64,7 @@ def texts(reply: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("reply", [*FORMS, *AFTER_REASONING])
 def test_usual_forms_are_read(reply: str) -> None:
-    assert {name: normalise(text) for name, text in texts(reply).items()} == {
+    assert {name: normalize(text) for name, text in texts(reply).items()} == {
         "reader": "oslo",
         "conclusion": "oslo",
     }
@@ -80,7 +80,7 @@ def test_usual_forms_are_read(reply: str) -> None:
     ],
 )
 def test_conclusions_are_read_after_reasoning(reply: str) -> None:
-    assert normalise(read_conclusion(reply)[0]) == "oslo"
+    assert normalize(read_conclusion(reply)[0]) == "oslo"
 
 
 @pytest.mark.parametrize(

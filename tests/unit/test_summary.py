@@ -25,7 +25,7 @@ from kgqa.scoring.retrieval import (
     gold_pages,
     gold_passages,
     gold_ranks,
-    normalise_title,
+    normalize_title,
     recall,
     reciprocal_rank,
     same_passages_alarm,
@@ -266,7 +266,7 @@ MORE_ALDER = Passage.of("alder", "The Alder is a tree of wet places.")
 
 def corpus(*passages: Passage) -> Page:
     return lambda title: [
-        passage for passage in passages if normalise_title(passage.title) == normalise_title(title)
+        passage for passage in passages if normalize_title(passage.title) == normalize_title(title)
     ]
 
 

@@ -23,7 +23,7 @@ from kgqa.methods.steps.replies import (
     read_triple_lines,
     unwrap,
 )
-from kgqa.scoring.normalisation import normalise
+from kgqa.scoring.normalization import normalize
 
 # entity and relation; in lists also the last ones
 BETWEEN = (r"\|", r"\s:\s", ";", r":\s(?!.*:\s)", r"\s(?:[-–—]+>?|→)\s")
@@ -146,7 +146,7 @@ def _pair(line: str) -> Pair | None:
 
 def name(entity: str) -> str:
     """Return the name as scorers normalize answers: "The Gorm." and "gorm" are one entity."""
-    return normalise(entity) or " ".join(entity.casefold().split())
+    return normalize(entity) or " ".join(entity.casefold().split())
 
 
 def format_paths(graph: Sequence[Fact]) -> list[str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kgqa.methods.steps.safe_verdict import CORRECT, StepVerdict
-from kgqa.scoring.normalisation import normalise
+from kgqa.scoring.normalization import normalize
 from kgqa.types import Hop, Passage, Question
 
 # ours; the released code also varies its phrase
@@ -98,7 +98,7 @@ def plan(question: Question, passages: Sequence[Passage], chance: random.Random)
         values = " and ".join(f"{facts[index].value} (Step {index + 1})" for index in ends)
         answer = question.answers[0]
         if answer.lower() in ("yes", "no"):
-            same = len({normalise(facts[index].value) for index in ends}) == 1
+            same = len({normalize(facts[index].value) for index in ends}) == 1
             if same is not (answer.lower() == "yes"):
                 raise NotTaught("the answer does not follow from the facts")
             right, wrong = (f"{values} are the same.", f"{values} are not the same.")[
@@ -116,10 +116,10 @@ def plan(question: Question, passages: Sequence[Passage], chance: random.Random)
         premise = f"Comparing {values}, what the question asks for is"
     else:
         answer = facts[-1].value
-        if normalise(answer) not in map(normalise, question.answers):
+        if normalize(answer) not in map(normalize, question.answers):
             raise NotTaught("the last fact is not the answer")
         names = [fact.value for fact in facts[:-1]] + [passage.title for passage in passages]
-        others = [name for name in names if normalise(name) not in ("", normalise(answer))]
+        others = [name for name in names if normalize(name) not in ("", normalize(answer))]
         steps = f"Steps 1 to {len(facts)}" if len(facts) > 2 else "Steps 1 and 2"
         premise = f"From {steps} it follows that what the question asks for is"
     if not others:
@@ -166,14 +166,14 @@ def _parse_hop(text: str) -> tuple[str, str]:
 def _find_passage(hop: Hop, subject: str, gold: Sequence[tuple[int, Passage]]) -> int:
     """Return the number of the gold passage with the value: the one of the hop, or the best title for the subject."""
     candidates = [(number, passage) for number, passage in gold if contains(passage, hop.answer)]
-    if not normalise(hop.answer) or not candidates:
+    if not normalize(hop.answer) or not candidates:
         raise NotTaught("no gold passage has the answer of a step")
-    words = set(normalise(subject).split())
+    words = set(normalize(subject).split())
 
     def fit(candidate: tuple[int, Passage]) -> tuple[bool, int]:
         _, passage = candidate
         return passage.id == hop.passage_id, len(
-            words.intersection(normalise(passage.title).split())
+            words.intersection(normalize(passage.title).split())
         )
 
     return max(candidates, key=fit)[0]
@@ -181,11 +181,11 @@ def _find_passage(hop: Hop, subject: str, gold: Sequence[tuple[int, Passage]]) -
 
 def contains(passage: Passage, value: str) -> bool:
     """Return whether title and text have the words of the value in a row."""
-    return f" {normalise(value)} " in f" {normalise(f'{passage.title} {passage.text}')} "
+    return f" {normalize(value)} " in f" {normalize(f'{passage.title} {passage.text}')} "
 
 
 def _bare_name(name: str) -> str:
-    return normalise(re.sub(r"\s*\([^()]*\)\s*$", "", name))
+    return normalize(re.sub(r"\s*\([^()]*\)\s*$", "", name))
 
 
 def sentence(text: str) -> str:
@@ -339,7 +339,7 @@ class Solution:
             values = chance.sample(listed, len(listed))
         passage = self.shown[fact.passage - 1]
         other = next(
-            (value for value in values if normalise(value) and not contains(passage, value)), None
+            (value for value in values if normalize(value) and not contains(passage, value)), None
         )
         if other is None:
             return None

@@ -36,7 +36,7 @@ from kgqa.prompting import render
 from kgqa.prompting.json_replies import list_schema, object_node, object_schema, read_object
 from kgqa.protocols import Need
 from kgqa.scoring.metrics import score
-from kgqa.scoring.normalisation import normalise
+from kgqa.scoring.normalization import normalize
 from kgqa.types import Answer, Json, JsonObject, Question
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural
@@ -286,7 +286,7 @@ class Teacher:
             if final
             else _format_step(claim.claim, kind, claim.passage, chance)
         )
-        if normalise(statement) == normalise(same) or text == ideal.steps[number - 1]:
+        if normalize(statement) == normalize(same) or text == ideal.steps[number - 1]:
             raise NotTaught("the step with the error is the ideal one")
         return text
 

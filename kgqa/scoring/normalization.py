@@ -52,24 +52,24 @@ def count_words(text: str) -> Counter[str]:
 
 
 @_cache_texts
-def normalise(text: str) -> str:
+def normalize(text: str) -> str:
     """Return the text in lower case, without ASCII punctuation and English articles, with single spaces."""
     return _without_articles(_without_punctuation(text.lower()))
 
 
 @_cache_texts
-def normalise_for_drop(text: str) -> str:
+def normalize_for_drop(text: str) -> str:
     """Normalize each token, with numbers in one notation, as DROP's scorer does (Dua et al., NAACL 2019).
 
     "1,000" becomes "1000.0". Hyphens separate tokens: "-5" loses its sign, and "four-year" is two words.
     """
     blocks = (_DROP_SEPARATORS.split(block[0]) for block in _DROP_BLOCK.finditer(text.lower()))
-    parts = (" ".join(filter(None, map(_normalise_drop_token, tokens))) for tokens in blocks)
+    parts = (" ".join(filter(None, map(_normalize_drop_token, tokens))) for tokens in blocks)
     return " ".join(filter(None, parts))
 
 
 @_cache_texts
-def normalise_as_r1_searcher(text: str) -> str:
+def normalize_as_r1_searcher(text: str) -> str:
     """Normalize with blanks in place of punctuation, and yes and no in place of True and False (Song et al., 2025)."""
     return _without_articles(
         _CLOSED.get(text, text).replace("_", " ").lower().translate(_TO_BLANKS)
@@ -94,7 +94,7 @@ def is_number(token: str) -> bool:
 
 
 @lru_cache(maxsize=65_536)
-def _normalise_drop_token(token: str) -> str:
+def _normalize_drop_token(token: str) -> str:
     bare = token if is_number(token) else _without_punctuation(token)
     return str(float(bare)) if is_number(bare) else _without_articles(bare)
 
