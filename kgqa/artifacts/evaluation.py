@@ -9,6 +9,7 @@ from kgqa.artifacts.metrics import UNDEFINED, Estimate, JudgeMetrics, LabelAgree
 from kgqa.artifacts.schema import Artifact, Number, as_json, check_json, omit_none, read_json
 from kgqa.errors import DataError
 from kgqa.types import Json
+from kgqa.util.text import score_text
 
 EVALUATION = "evaluation.json"
 
@@ -65,9 +66,10 @@ class Calibration(Artifact):
     @property
     def kappa_text(self) -> str:
         """Return kappa with its interval."""
-        if self.kappa is None:
+        if self.kappa is None or self.kappa_low is None or self.kappa_high is None:
             return "–"
-        return f"{self.kappa:.2f} [{self.kappa_low:.2f}, {self.kappa_high:.2f}]"
+        low, high = score_text(self.kappa_low, digits=2), score_text(self.kappa_high, digits=2)
+        return f"{score_text(self.kappa, digits=2)} [{low}, {high}]"
 
 
 class Evaluation(Artifact):

@@ -17,7 +17,7 @@ from kgqa.cli.terminal import Terminal
 from kgqa.errors import ConfigError
 from kgqa.report.questions import QuestionRow, RunQuestions
 from kgqa.scoring.questions import score_question
-from kgqa.util.text import pluralize, shorten
+from kgqa.util.text import pluralize, score_text, shorten
 
 QUESTIONS_SHOWN = 50
 NOTE_TITLES = {"demonstrations": "few-shot examples in the prompt"}
@@ -159,7 +159,7 @@ def _show_answer(
     if profile and prediction.scored_answer is not None and question.answers:
         scored = score_question(question, prediction, profile)
         terminal.line(
-            f"scores: EM {100 * scored.em:.1f} · F1 {100 * scored.f1:.1f} ({profile} profile)"
+            f"scores: EM {score_text(100 * scored.em)} · F1 {score_text(100 * scored.f1)} ({profile} profile)"
         )
     terminal.line(
         f"flags:  {prediction.flags or 'none'} · context tokens: {prediction.context_tokens}"

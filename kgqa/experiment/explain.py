@@ -13,7 +13,7 @@ from kgqa.artifacts.trace import TracedCall, TracedQuestion, read_trace
 from kgqa.experiment.compare import collect_verdicts, count_questions, name_runs, show_folders
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.report.columns import JUDGE_ACCURACY
-from kgqa.report.evaluation import difference_text, p_text
+from kgqa.report.evaluation import difference_text, p_text, short_difference_text
 from kgqa.report.page import Tables
 from kgqa.report.section import MarkedCell, Section, Value, markdown
 from kgqa.scoring.citations import CitationScores, cite_passages, cite_sentences
@@ -416,11 +416,7 @@ def _measure_rows(
 
 
 def _brief_difference(difference: Difference) -> MarkedCell:
-    """Return a difference, in a narrow terminal with an interval without decimals, as those of scores."""
-    ends = f"[{difference.low:+.0f}, {difference.high:+.0f}]"
-    return MarkedCell(
-        difference_text(difference), brief=f"{score_text(difference.difference, '+')} {ends}"
-    )
+    return MarkedCell(difference_text(difference), brief=short_difference_text(difference))
 
 
 def _group_sections(explained: Sequence[Side], seed: int) -> list[Section]:

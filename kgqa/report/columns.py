@@ -53,7 +53,8 @@ class Measured:
         """Return a score with its interval in whole points, and other figures as they are."""
         if self.low is None or self.high is None:
             return str(self)
-        return f"{score_text(self.value)} [{self.low:.0f}, {self.high:.0f}]"
+        low, high = score_text(self.low, digits=0), score_text(self.high, digits=0)
+        return f"{score_text(self.value)} [{low}, {high}]"
 
     def __str__(self) -> str:
         if self.low is not None and self.high is not None:

@@ -387,7 +387,7 @@ def _difference_row(
         p_text(compared.p, compared.alpha),
         "–"
         if compared.effect is None
-        else f"{'odds' if compared.binary else 'd'} {compared.effect:.2f}",
+        else f"{'odds' if compared.binary else 'd'} {score_text(compared.effect, digits=2)}",
         bound_questions(compared, wanted, alpha=level),
     )
 
@@ -414,6 +414,12 @@ def _verdict(compared: Difference, wanted: float, names: Mapping[str, str]) -> M
 def difference_text(difference: Difference) -> str:
     """Return a difference in points with its interval."""
     low, high = (score_text(end, "+") for end in (difference.low, difference.high))
+    return f"{score_text(difference.difference, '+')} [{low}, {high}]"
+
+
+def short_difference_text(difference: Difference) -> str:
+    """Return a difference with its interval without decimals, as those of scores in a narrow terminal."""
+    low, high = (score_text(end, "+", 0) for end in (difference.low, difference.high))
     return f"{score_text(difference.difference, '+')} [{low}, {high}]"
 
 

@@ -337,7 +337,7 @@ class PaperTable:
             MarkedCell("–")
             if value is None
             else MarkedCell(
-                f"{value:.1f}{self._interval(row, group, metric)}"
+                f"{score_text(value)}{self._interval(row, group, metric)}"
                 f"{self.significant.get((row, group, metric), '')}",
                 marks.get(sign * value, "") if value and row not in unranked else "",
             )
@@ -378,7 +378,7 @@ class PaperTable:
             f"Questions: {', '.join(counts)}. Scored by the rules of {', '.join(profiles)}.",
             "In brackets: 95% intervals."
             if self.intervals
-            else f"95% intervals: at most ±{self._widest():.1f} points.",
+            else f"95% intervals: at most ±{score_text(self._widest())} points.",
             "Best: bold. Second best: underlined.",
             *explain_direction(map(self.title, self.metrics)),
         ]

@@ -31,6 +31,7 @@ from kgqa.scoring.questions import (
 )
 from kgqa.types import Json, Question
 from kgqa.util.fs import replace_file
+from kgqa.util.text import score_text
 
 _USED = ("prompt_tokens", "cached_tokens", "output_tokens", "seconds")  # by a call
 ROUNDING = 0.1  # points
@@ -146,8 +147,8 @@ class RunQuestions:
             values = [row[name] for row in self.rows.values() if row[name] is not None]
             if mean is not None and values and abs(mean - fmean(values)) > ROUNDING:
                 raise DataError(
-                    f"{self._run.folder / METRICS}: scores.{name}.mean={mean:.1f}, but its answers have "
-                    f"{fmean(values):.1f}. {AGAIN}"
+                    f"{self._run.folder / METRICS}: scores.{name}.mean={score_text(mean)}, but its answers have "
+                    f"{score_text(fmean(values))}. {AGAIN}"
                 )
 
     def __iter__(self) -> Iterator[ReportedQuestion]:

@@ -25,7 +25,7 @@ from kgqa.scoring.published_delta import (
     wilson_interval,
 )
 from kgqa.util.fs import json_text, replace_file
-from kgqa.util.text import pluralize
+from kgqa.util.text import pluralize, score_text
 
 POINTS = "Plots: points of the paper's text are hollow. Ours are filled, with 95 % intervals."
 # of a value that is unknown
@@ -294,7 +294,7 @@ class Reproduction:
             yield (
                 f"{len(wide):,} of {len(values):,} published percentages cannot agree within {self.margin:g} points. "
                 "The paper has so few questions that their own sampling error is up to "
-                f"{max(wide):.1f} points. Set a larger margin= to test them."
+                f"{score_text(max(wide))} points. Set a larger margin= to test them."
             )
 
     def _by_metric(self) -> Iterator[Plot]:
@@ -366,7 +366,7 @@ def _line_cells(line: Line) -> tuple[str, str, str, str, str, str, str]:
     if ours is None:
         return published, MISSING, "", "", line.note, "", ""
     interval = " to ".join(_rounded(end, unit) for end in ours.ends or ())
-    mean = f"{_rounded(ours.mean, unit)}{'' if ours.spread is None else f' ± {ours.spread:.1f}'}"
+    mean = f"{_rounded(ours.mean, unit)}{'' if ours.spread is None else f' ± {score_text(ours.spread)}'}"
     mean += f" ({ours.answered_text})" if ours.failed else ""
     if line.delta is None:
         return published, mean, interval, "", "", "", ""
@@ -398,7 +398,10 @@ def _number(number: float, unit: str) -> str:
 
 
 def _format_signed(number: float, unit: str) -> str:
-    return f"{'+' if number >= 0 else '−'}{_rounded(abs(number), unit)}"
+    text = _rounded(abs(number), unit)
+    sign = "+" if number > 0 else "−"
+    # what is rounded to 0 has no sign, see score_text
+    return f"{sign}{text}" if text.strip("0.") else text
 
 
 def _round_up(number: float, unit: str) -> str:
@@ -410,4 +413,4 @@ def _rounded(number: float, unit: str) -> str:
     """Return a value of ours with the digits that its interval leaves."""
     if unit.startswith("tokens"):
         return f"{number:,.0f}"
-    return f"{number:.1f}" if unit == "%" else _number(number, unit)
+    return score_text(number) if unit == "%" else _number(number, unit)

@@ -197,9 +197,10 @@ def _panel_sections(judged: JudgeMetrics) -> list[Section]:
 def kappa_text(agreement: LabelAgreement) -> str:
     """Return Cohen's kappa with its 95 % interval."""
     ends = kappa_interval(agreement)
-    return (
-        "not defined" if ends is None else f"{agreement.kappa:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]"
-    )
+    if agreement.kappa is None or ends is None:
+        return "not defined"
+    kappa, low, high = (score_text(each, digits=3) for each in (agreement.kappa, *ends))
+    return f"{kappa} [{low}, {high}]"
 
 
 def agreement_section(title: str, names: tuple[str, str], agreement: LabelAgreement) -> Section:
@@ -440,7 +441,9 @@ def headlines(metrics: Metrics) -> list[Headline]:
     if metrics.judge:
         scores[JUDGE_ACCURACY] = metrics.judge.accuracy
     lines = [
-        Headline(label, score_text(score.mean), f"{score.low:.1f} to {score.high:.1f}")
+        Headline(
+            label, score_text(score.mean), f"{score_text(score.low)} to {score_text(score.high)}"
+        )
         for label, score in scores.items()
         if score.mean is not None
     ]
@@ -525,7 +528,7 @@ def _score_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> Rows:
     if (wording := summary.wording) and wording.words is not None:
         yield (
             "answers",
-            f"{wording.words:.1f} words on average, {wording.abstained:.1f} % abstained",
+            f"{score_text(wording.words)} words on average, {score_text(wording.abstained)} % abstained",
         )
 
 
@@ -549,7 +552,10 @@ def _cost_and_time_rows(metrics: Metrics) -> Rows:
             f"{rates['prompt']:,.1f} prompt, {rates['output']:,.1f} generated",
         )
     if flagged := metrics.cost.method.flags:
-        flags = (f"{flag} {use.calls:,} ({100 * use.share:.1f} %)" for flag, use in flagged.items())
+        flags = (
+            f"{flag} {use.calls:,} ({score_text(100 * use.share)} %)"
+            for flag, use in flagged.items()
+        )
         yield "flags of model calls", ", ".join(flags)
     extraction = metrics.cost.extraction_paid
     if extraction and extraction.calls:
@@ -565,24 +571,26 @@ def _cost_and_time_rows(metrics: Metrics) -> Rows:
 def _retrieval_rows(retrieval: Retrieval, *, has_failed: bool) -> Rows:
     """Yield the means of the questions that did not fail, with their number if some failed."""
     of = f"  of {retrieval.n:,}" if has_failed else ""
-    yield "passages", f"{retrieval.passages_per_question:.1f} per question"
+    yield "passages", f"{score_text(retrieval.passages_per_question)} per question"
     if retrieval.n:
         yield "recall", _by_budget(retrieval, retrieval.recall) + of
         if retrieval.page_recall:
             yield "recall of pages", _by_budget(retrieval, retrieval.page_recall) + of
-        shares = (f"@{budget} {retrieval.all_gold[budget]:.1f}" for budget in retrieval.budgets)
+        shares = (
+            f"@{budget} {score_text(retrieval.all_gold[budget])}" for budget in retrieval.budgets
+        )
         yield "all gold found", "  ".join(shares) + of
         if retrieval.leaf_recall is not None:
-            yield "recall with leaves", f"{retrieval.leaf_recall:.1f}"
+            yield "recall with leaves", score_text(retrieval.leaf_recall)
         if _has_no_order(retrieval):
             yield "order of passages", NO_ORDER
     if retrieval.without_entities is not None:
         yield "without known entities", pluralize(retrieval.without_entities, "question")
     if retrieval.mrr is not None:
-        yield "reciprocal rank", f"{retrieval.mrr:.1f}{of}"
+        yield "reciprocal rank", f"{score_text(retrieval.mrr)}{of}"
     if retrieval.without_passages:
         yield "without passages", pluralize(retrieval.without_passages, "question")
 
 
 def _by_budget(retrieval: Retrieval, recall: Mapping[str, Estimate]) -> str:
-    return "  ".join(f"@{budget} {recall[budget].mean:.1f}" for budget in retrieval.budgets)
+    return "  ".join(f"@{budget} {score_text(recall[budget].mean)}" for budget in retrieval.budgets)

@@ -129,7 +129,8 @@ def cell_text(value: Value) -> str:
         case int():
             return f"{value:,}"
         case Estimate(mean=float(mean), low=low, high=high):
-            return MarkedCell(str(value), brief=f"{score_text(mean)} [{low:.0f}, {high:.0f}]")
+            ends = ", ".join(score_text(end, digits=0) for end in (low, high))
+            return MarkedCell(str(value), brief=f"{score_text(mean)} [{ends}]")
     return "–" if value is None else str(value)
 
 

@@ -38,6 +38,7 @@ from kgqa.sweeps.cells import (
 from kgqa.sweeps.launching import check_launcher, run_in_folder
 from kgqa.sweeps.running import add_cells, open_sweep, run_cell, sweep_path, write_reports
 from kgqa.util.optional_deps import install_command
+from kgqa.util.text import score_text
 from kgqa.util.validators import Count, Natural
 
 # an object of optuna, which is optional
@@ -183,7 +184,9 @@ def run_search(request: SweepRequest, display: Display) -> SweepReport:
     if any(trial.value is not None for trial in study.trials):
         best = study.best_trial
         name = sweep.cells[best.number].name
-        display.line(f"best {request.keys.metric}: {best.value:.1f} in cell {best.number}: {name}")
+        display.line(
+            f"best {request.keys.metric}: {score_text(best.value)} in cell {best.number}: {name}"
+        )
     sweep.untried = trials - len(sweep.cells)
     if sweep.untried:
         display.line(

@@ -23,12 +23,17 @@ def pluralize(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def score_text(value: float, sign: str = "") -> str:
-    """Return a score or a difference in points with one decimal. sign: "+" shows that of positive ones.
+def score_text(value: float | None, sign: str = "", digits: int = 1) -> str:
+    """Return a score or a difference in points with some decimals, "–" for None. sign: "+" shows that of positive ones.
 
-    The order of a sum changes its last digits: 12.7499999999 and 12.75 are the same score.
+    The order of a sum changes its last digits: 12.7499999999 and 12.75 are the same score. A value that is rounded to 0
+    has no sign: -0.0 would look like a difference.
     """
-    return f"{round(value, 6):{sign}.1f}"
+    if value is None:
+        return "–"
+    # adding 0 removes the sign of -0.0
+    number = round(round(value, 6), digits) + 0.0
+    return f"{number:{sign if number else ''}.{digits}f}"
 
 
 def duration(seconds: float) -> str:

@@ -372,6 +372,33 @@ def test_score_is_rounded_without_errors_of_sums(value: float) -> None:
     assert (score_text(value), str(measured)) == ("12.8", "12.8 [12.8, 12.8]")
 
 
+@pytest.mark.parametrize(
+    ("value", "sign", "digits", "text"),
+    [
+        (-0.04, "", 1, "0.0"),
+        (-0.04, "+", 1, "0.0"),
+        (0.04, "+", 1, "0.0"),
+        (-1e-12, "+", 1, "0.0"),
+        (-0.06, "+", 1, "-0.1"),
+        (0.06, "+", 1, "+0.1"),
+        (-0.4, "+", 0, "0"),
+        (-0.6, "+", 0, "-1"),
+        (-0.004, "", 2, "0.00"),
+    ],
+)
+def test_rounded_zero_has_no_sign(value: float, sign: str, digits: int, text: str) -> None:
+    assert score_text(value, sign, digits) == text
+
+
+def test_difference_near_zero_has_no_sign() -> None:
+    shares = {"A": [0.5, 0.5, 0.5, 0.4], "B": [0.5, 0.5, 0.4, 0.501]}
+    (difference,) = compare({"F1": shares}, seed=0)
+    assert -0.05 < difference.difference < 0
+    section = comparison_section([difference], 2.0, {"A": "trace", "B": "golden"})
+    assert section.rows[0][3].startswith("0.0 [-")
+    assert section.rows[0][8] == "d 0.00"
+
+
 def test_comparison_shows_p_near_its_alpha() -> None:
     (difference,) = compare({"F1": GRADED}, seed=0)
     near = replace(difference, adjusted=0.0101, alpha=0.01)

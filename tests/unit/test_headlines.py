@@ -11,7 +11,7 @@ import pytest
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, Flagged, Metrics
 from kgqa.artifacts.run import FinishedRun
-from kgqa.report.run_report import Headline, accuracy_text, headlines, notices
+from kgqa.report.run_report import Headline, accuracy_text, headlines, notices, sections
 from kgqa.report.warnings import (
     find_cut_prompts,
     find_doubts,
@@ -21,6 +21,7 @@ from kgqa.report.warnings import (
 from kgqa.util.text import duration
 
 RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
+RETRIEVAL = RUN.with_name("retrieval")
 
 
 def figure(label: str, *, usd: float | None = None, new_calls: int = 34, **changes: Any) -> Any:
@@ -38,6 +39,28 @@ def test_answered_and_failed_questions_are_counted() -> None:
     assert figure("answered", failed=2, questions=1005) == Headline("answered", "1,003", "of 1,005")
     assert figure("failed", failed=2, questions=1005) == Headline("failed", "2", "of 1,005", True)
     assert figure("failed") == Headline("failed", "0", "", False)
+
+
+def test_figures_are_rounded_as_in_tables() -> None:
+    # 12.75 without the error of a sum
+    near = 12.749999999999998
+    score = Estimate(mean=near, low=near, high=near, n=80)
+    metrics = Metrics.read(RUN)
+    assert figure("EM", scores={**metrics.scores, "em": score}) == Headline(
+        "EM", "12.8", "12.8 to 12.8"
+    )
+    retrieval = FinishedRun.read(RETRIEVAL)
+    means = retrieval.metrics.retrieval
+    assert means
+    run = replace(
+        retrieval,
+        metrics=retrieval.metrics.replace(
+            retrieval=means.replace(mrr=near, all_gold=dict.fromkeys(means.budgets, near))
+        ),
+    )
+    rows = {row[0]: row[1] for each in sections(run) for row in each.rows}
+    assert rows["reciprocal rank"] == "12.8"
+    assert rows["all gold found"].startswith("@2 12.8  @5 12.8")
 
 
 @pytest.mark.parametrize(

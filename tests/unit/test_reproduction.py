@@ -193,6 +193,13 @@ def test_few_paper_questions_are_reported(questions: int | None, is_named: bool)
     assert (text in " ".join(figure.verdicts().text).replace("\n", " ")) == is_named
 
 
+def test_difference_near_zero_has_no_sign() -> None:
+    delta = replace(DELTA, difference=-0.04, low=-0.06, high=0.04)
+    figure = figure_of(lines=[replace(figure_of().lines[0], delta=delta)])
+    cells = [cell for each in figure.sections() for row in each.rows for cell in row]
+    assert "0.0 [−0.1, 0.0]" in cells
+
+
 def test_tokens_have_no_decimals() -> None:
     metric, delta = (
         PublishedMetric("Tokens", "context_tokens", "tokens", ""),

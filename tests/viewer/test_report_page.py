@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from kgqa.cli.main import main
+from kgqa.util.text import score_text
 from tests.e2e.browser import Browser
 from tests.viewer.conftest import HOSTILE, SCRIPT
 
@@ -56,6 +57,13 @@ def test_filters_have_only_outcomes_of_the_run(browser: Browser, page: Path) -> 
     counts = browser.value(f"{options}.map((each) => rows.filter(OUTCOMES[each.value]).length)")
     assert hidden == [count == 0 for count in counts]
     assert len(set(hidden)) == 2
+
+
+def test_scores_are_rounded_as_in_tables(browser: Browser, page: Path) -> None:
+    browser.open(page, "#questions")
+    scores = [*(eighth / 8 for eighth in range(-20, 801)), 12.749999999999998, 16.15, -0.04]
+    shown = browser.value(f"{json.dumps(scores)}.map(scoreText)")
+    assert shown == list(map(score_text, scores))
 
 
 def test_orders_that_change_nothing_are_hidden(browser: Browser, page: Path) -> None:

@@ -10,7 +10,7 @@ from kgqa.artifacts.trained import Round, Rounds, Trained
 from kgqa.report.plots import Plot, Point, Series
 from kgqa.report.run_report import figures_section
 from kgqa.report.section import Section, Value
-from kgqa.util.text import duration, pluralize
+from kgqa.util.text import duration, pluralize, score_text
 
 USE = {
     "LoraTraining": "roles.ROLE=+{name}",
@@ -69,7 +69,7 @@ def training_sections(trained: Trained) -> list[Section]:
     }
     text = (
         "Replies to prompts of questions that were not used for training, with the 95 % interval.",
-        *(f"{name}: {value:.1f}" for name, value in trained.baselines.items()),
+        *(f"{name}: {score_text(value)}" for name, value in trained.baselines.items()),
     )
     measured = [(name, score, score.n) for name, score in trained.measured.items()]
     listed = [
@@ -151,7 +151,7 @@ def example_sections(collected: Collected) -> list[Section]:
         (
             label,
             count,
-            f"{100 * count / collected.examples:.1f}",
+            score_text(100 * count / collected.examples),
             collected.held_out_labels.get(label, 0),
         )
         for label, count in collected.labels.items()

@@ -29,6 +29,7 @@ from kgqa.types import Json, Question
 from kgqa.util.digests import text_digest
 from kgqa.util.fs import json_text, replace_file
 from kgqa.util.places import outputs
+from kgqa.util.text import score_text
 from kgqa.util.validators import Count, Natural
 
 NOT_TUNED = (
@@ -342,7 +343,7 @@ class Tuned:
         ]
         tests: list[tuple[str, Value]] = [(cell.name, self._score(cell)) for cell in self.tests]
         tests += (
-            [("mean ± standard deviation", f"{mean:.1f} ± {deviation:.1f}")]
+            [("mean ± standard deviation", f"{score_text(mean)} ± {score_text(deviation)}")]
             if deviation is not None
             else []
         )

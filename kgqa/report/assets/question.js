@@ -33,10 +33,18 @@ function grid(header, lines) {
   );
 }
 
+/** One decimal, rounded as score_text of kgqa/util/text.py does in the tables. */
+function scoreText(score) {
+  const exact = Math.round(score * 1e6) / 1e6;
+  // Python rounds a half to the even digit: 5.25 to 5.2. toFixed rounds it away from 0, which is the same for 5.75
+  const text = (Math.abs(exact) % 1 === 0.25 ? Math.trunc(exact) + Math.sign(exact) * 0.2 : exact).toFixed(1);
+  return text === "-0.0" ? "0.0" : text;
+}
+
 const spaced = (name) => name.replaceAll("_", " ");
 const number = (value) => (typeof value === "number" && !Number.isInteger(value) ? value.toFixed(4) : String(value));
 const amount = (value) => value.toLocaleString("en", { maximumFractionDigits: 4 });
-const points = (score) => (score === null ? "–" : `${score.toFixed(1)} %`);
+const points = (score) => (score === null ? "–" : `${scoreText(score)} %`);
 const percent = (share) => points(share === null ? null : 100 * share);
 
 const STEPS = { right: ["✓", "right", "right"], wrong: ["✗", "wrong", "wrong"] };
