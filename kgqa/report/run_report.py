@@ -40,7 +40,7 @@ from kgqa.scoring.questions import METRICS, show_score
 from kgqa.scoring.summary import JUDGE
 from kgqa.types import Json
 from kgqa.util.settings import name_of
-from kgqa.util.text import duration, pluralize, score_text, shorten
+from kgqa.util.text import duration, pluralize, score_text, seconds_text, shorten
 
 Rows = Iterator[tuple[str, str]]
 # the passages of several searches
@@ -544,7 +544,7 @@ def _cost_and_time_rows(metrics: Metrics) -> Rows:
     if (each := metrics.question_seconds) is not None:
         yield (
             "latency per question",
-            f"{each['p50']:,.1f} s (median), {each['p95']:,.1f} s (95th percentile)",
+            f"{seconds_text(each['p50'])} (median), {seconds_text(each['p95'])} (95th percentile)",
         )
     if metrics.throughput and (rates := metrics.throughput.tokens_per_second)["prompt"] is not None:
         yield (

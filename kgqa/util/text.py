@@ -43,6 +43,14 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
 
 
+def seconds_text(seconds: float) -> str:
+    """Return a latency with its unit: 12 ms, 1.5 s."""
+    milliseconds = 1000 * seconds
+    if milliseconds < 100:
+        return f"{milliseconds:.{1 if 0 < milliseconds < 1 else 0}f} ms"
+    return f"{seconds:,.1f} s"
+
+
 def shorten(text: str, most: int, end: int = 0) -> str:
     """Return the text, or its first `most` and last `end` characters with the number of the others."""
     more = len(text) - most - end

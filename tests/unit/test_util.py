@@ -22,6 +22,7 @@ from kgqa.util import fs, optional_deps
 from kgqa.util.digests import digest, ids_digest, text_digest
 from kgqa.util.optional_deps import install_command
 from kgqa.util.redaction import MARK, ApiKey, describe_error, is_secret, redact
+from kgqa.util.text import seconds_text
 
 HASH = "0fe09ff55fd9b43815b2339907d83d7cad91f8320ac5677102f0088817ddab64"
 HOLD = """
@@ -390,3 +391,18 @@ def test_file_of_a_killed_process_is_removed(tmp_path: Path) -> None:
         file.write_text("half")
     fs.replace_file(tmp_path / "report[1].html", "complete")
     assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "report[1].html", running, other])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 ms"),
+        (0.0004, "0.4 ms"),
+        (0.0123, "12 ms"),
+        (0.0996, "100 ms"),
+        (0.1, "0.1 s"),
+        (1234.56, "1,234.6 s"),
+    ],
+)
+def test_short_latency_is_in_milliseconds(seconds: float, text: str) -> None:
+    assert seconds_text(seconds) == text
