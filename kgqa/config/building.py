@@ -299,7 +299,7 @@ def check_value(key: str, value: Any, expected: Any) -> Any:
     if dataclasses.is_dataclass(bare):
         raise ConfigError(f"{key}={value}: this key has settings. Set one of them: {key}.KEY=VALUE")
     try:
-        return _find_validator(expected).validate_python(value)
+        result = _find_validator(expected).validate_python(value)
     except ValidationError as error:
         problem = error.errors()[0]
         if problem["type"] != "value_error":
@@ -308,6 +308,11 @@ def check_value(key: str, value: Any, expected: Any) -> Any:
             raise ConfigError(f"{key}={value}: {explain_problem(problem)}{hint}") from error
         inner = "".join(f".{part}" for part in problem["loc"] if isinstance(part, str))
         raise ConfigError(f"{key}{inner}={problem['input']}: {problem['ctx']['error']}") from error
+    if isinstance(value, bool) and type(result) in (int, float):
+        # pydantic reads true as 1
+        kind = "an integer" if isinstance(result, int) else "a number"
+        raise ConfigError(f"{key}={str(value).lower()}: must be {kind}")
+    return result
 
 
 def _hint_at_value(key: str, value: object, expected: Any) -> str:

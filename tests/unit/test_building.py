@@ -10,7 +10,7 @@ import pytest
 
 from kgqa.config.building import check_value
 from kgqa.config.files import groups
-from kgqa.errors import UsageError
+from kgqa.errors import ConfigError, UsageError
 from tests.composed import build_choice, composed_node
 
 BUILT = (
@@ -230,3 +230,14 @@ def test_count_of_zero_names_its_key(choice: str) -> None:
 def test_text_becomes_the_first_type_that_fits(expected: Any, value: float) -> None:
     checked = check_value("method.depth", "5", expected)
     assert (type(checked), checked) == (type(value), value)
+
+
+@pytest.mark.parametrize(
+    ("expected", "kind"),
+    [(int, "an integer"), (int | None, "an integer"), (float, "a number")],
+    ids=["integer", "integer or null", "float"],
+)
+def test_true_is_no_number(expected: Any, kind: str) -> None:
+    with pytest.raises(ConfigError, match=f"^limit=true: must be {kind}$"):
+        check_value("limit", True, expected)
+    assert check_value("flag", True, bool) is True
