@@ -18,6 +18,7 @@ from kgqa.util.fs import open_file
 
 ONE_OBJECT = "Write one JSON object per line."
 CORRECT_IT = "Correct the file. If it is truncated, download it again."
+IN_UTF8 = "Convert the file to UTF-8"
 # bytes. yajl scans an incomplete text from its start again with each buffer
 BUFFER = 1 << 22
 # of lists and objects in each other
@@ -38,6 +39,10 @@ class JsonError(ValueError):
     def __init__(self, reason: str, position: int = 0) -> None:
         super().__init__(reason)
         self.position = position
+
+
+class EncodingError(JsonError):
+    """A text is not UTF-8."""
 
 
 def decode_json(text: str | bytes) -> Json:
@@ -85,6 +90,8 @@ def parse_json(text: str | bytes, location: str, remedy: str = CORRECT_IT) -> Js
     """Return the value of a JSON text. Raise a DataError with the location, such as FILE:LINE, and the remedy."""
     try:
         return decode_json(text)
+    except EncodingError as error:
+        raise DataError(f"{location}: {error}. {IN_UTF8}") from None
     except JsonError as error:
         raise DataError(f"{location}: not JSON: {error}. {remedy}") from None
 
@@ -180,7 +187,9 @@ def _open_stream(file: Path) -> Iterator[tuple[IO[bytes], bytes]]:
             source.seek(len(_BOM) if start.startswith(_BOM) else 0)
             first = start.removeprefix(_BOM).lstrip()[:1]
             if not first:
-                raise DataError(f"{file}: the file is empty. Download it again")
+                raise DataError(
+                    f"{file}: the file is empty. Name another file, or download it again"
+                )
             yield source, first  # type: ignore[misc]
     except ijson.JSONError as error:
         # bytes if the file is not UTF-8
@@ -193,9 +202,7 @@ def _open_stream(file: Path) -> Iterator[tuple[IO[bytes], bytes]]:
         raise DataError(f"{file}: {error}. {CORRECT_IT}") from None
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
-        raise DataError(
-            f"{file}: not UTF-8 (byte 0x{byte:02x}). Convert the file to UTF-8"
-        ) from None
+        raise DataError(f"{file}: not UTF-8 (byte 0x{byte:02x}). {IN_UTF8}") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{file}: broken gzip file ({error}). Download it again") from None
     except OSError as error:
@@ -259,7 +266,7 @@ def _decode(text: str | bytes, *, allow_infinity: bool) -> Json:
     try:
         plain = text if isinstance(text, str) else text.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise JsonError(f"not UTF-8 (byte 0x{error.object[error.start]:02x})") from None
+        raise EncodingError(f"not UTF-8 (byte 0x{error.object[error.start]:02x})") from None
     try:
         from_json(_HALF_PAIR.sub(" ", plain))
     except ValueError as error:

@@ -240,7 +240,9 @@ WHOLE = json.dumps(MUSIQUE).encode()
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        pytest.param(b"", ": the file is empty. Download it again", id="empty"),
+        pytest.param(
+            b"", ": the file is empty. Name another file, or download it again", id="empty"
+        ),
         pytest.param(b"[]", ": no answerable questions", id="no questions"),
         pytest.param(b"[\n" + WHOLE[:-30], ": not JSON: .*download it again", id="open list"),
         pytest.param(WHOLE + b'\n{"id": "b', ":2: not JSON", id="open line"),
@@ -248,7 +250,9 @@ WHOLE = json.dumps(MUSIQUE).encode()
             b"question,answer\n", ":1: not JSON.*Write one JSON object per line", id="table"
         ),
         pytest.param(
-            b'{"id": "caf\xe9"}\n', r":1: not JSON: not UTF-8 \(byte 0xe9\)", id="other encoding"
+            b'{"id": "caf\xe9"}\n',
+            r":1: not UTF-8 \(byte 0xe9\)\. Convert the file to UTF-8$",
+            id="other encoding",
         ),
         pytest.param(gzip.compress(WHOLE)[:-20], ": broken gzip file", id="truncated gzip"),
         pytest.param(
