@@ -52,7 +52,13 @@ from kgqa.config.overrides import parse_override
 from kgqa.config.role_keys import ROLE_ENGINES, find_role_key, split_roles
 from kgqa.config.run_keys import default_config, list_run_keys
 from kgqa.config.secrets import check_references, check_text, check_values
-from kgqa.config.short_forms import SERVER, expand_short_forms, model_slug
+from kgqa.config.short_forms import (
+    QUESTIONS,
+    SERVER,
+    expand_short_forms,
+    model_slug,
+    name_questions,
+)
 from kgqa.errors import NO_CHOICES, ConfigError, nearest
 from kgqa.types import Json
 from kgqa.util.places import conf_folders, package_conf, user_folder
@@ -154,9 +160,17 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
     resolved["roles"], engines = split_roles(resolved["roles"])
     if engines:
         resolved[ROLE_ENGINES] = engines
+    _name_choices(resolved, choices)
+    return {**resolved, "choices": choices}
+
+
+def _name_choices(resolved: Mapping[str, Json], choices: dict[str, str | None]) -> None:
+    """Name a model without a preset, and own questions by their file, unless a dataset has this name."""
     if choices["model"] == UNNAMED:
         choices["model"] = model_slug(str(resolved["model"]["name"]))
-    return {**resolved, "choices": choices}
+    if choices["dataset"] == QUESTIONS and (path := resolved["dataset"]["path"]):
+        name = name_questions(str(path))
+        choices["dataset"] = QUESTIONS if name in config_files("dataset") else name
 
 
 def _explain_hydra(error: Exception, overrides: Sequence[str]) -> ConfigError:
@@ -323,12 +337,12 @@ OWN = ("dataset", "method", "model", "retriever")
 def _hint_at_choice(group: str, name: str, choices: Collection[str]) -> str:
     """Return a hint for an unknown choice: its file as a value of another key, the closest name, or how to add it."""
     if group == "dataset" and Path(name).is_file():
-        own = "Other forms: kgqa new dataset NAME"
-        return f"For a file in the form of MuSiQue: dataset=musique dataset.path={name}. {own}"
+        own = "Or write a reader: kgqa new dataset NAME"
+        return f"Convert the file to .jsonl with question and answer per line (docs/FAQ.md). {own}"
     if group == "dataset" and Path(name).is_dir():
         return f"For your own documents: dataset=folder dataset.path={name}"
     if group == "dataset" and Path(name).suffix:
-        return f"There is no such file. Name a file with dataset.path: dataset=musique dataset.path={name}"
+        return "There is no such file. Name a file of questions: dataset=FILE.jsonl"
     if group in OPTIONAL and name.casefold() in NO_CHOICE:
         return f"To choose none: {group}=null"
     if group in BASES.values() and name.endswith(".py"):

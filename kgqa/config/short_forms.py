@@ -1,4 +1,7 @@
-"""Expand the short forms of the command line: `server=URL`, and `model=NAME` for a model without a preset."""
+"""Expand the short forms of the command line.
+
+They are `server=URL`, `model=NAME` for a model without a preset, and `dataset=FILE.jsonl` for your own questions.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,9 @@ from kgqa.errors import ConfigError, nearest
 from kgqa.util.hub import HUB_NAME
 
 SERVER = "server"
+# the dataset of your own questions
+QUESTIONS = "questions"
+QUESTION_FILE = re.compile(r"[^,()]*\.jsonl?(\.gz)?")
 # a judge's own server and key
 # engines whose models are at a server or a vendor
 REMOTE = ("openai", "anthropic", "gemini")
@@ -63,7 +69,10 @@ def expand_short_forms(overrides: Sequence[str]) -> list[str]:
     return [
         each
         for word in words
-        for each in _expand_model(parse_override(word), has_server=has_server)
+        for each in (
+            _expand_question_file(parse_override(word))
+            or _expand_model(parse_override(word), has_server=has_server)
+        )
     ]
 
 
@@ -84,6 +93,11 @@ def model_slug(name: str) -> str:
         )
         or "model"
     )
+
+
+def name_questions(path: str) -> str:
+    """Return the name of a dataset of own questions by their file, as a folder can have it."""
+    return model_slug(re.sub(r"\.jsonl?(\.gz)?$", "", path))
 
 
 def _find_server(values: Mapping[str, str]) -> str:
@@ -114,6 +128,14 @@ def _expand_name(text: str) -> str:
     if name is None and (remedy := REMEDIES.get((group, fold(override.value)))):
         raise ConfigError(f"{text}: {remedy}.")
     return text if name is None else f"{override.prefix}{override.key}={name}"
+
+
+def _expand_question_file(override: Override) -> list[str]:
+    """Return dataset=questions and its path for dataset=FILE.jsonl, [] for another override."""
+    path = override.value.strip("\"'")
+    if override.key != "dataset" or not QUESTION_FILE.fullmatch(path):
+        return []
+    return [f"dataset={QUESTIONS}", format_override("dataset.path", path)]
 
 
 def _expand_model(override: Override, *, has_server: bool) -> list[str]:

@@ -101,7 +101,8 @@ def refuse_empty(passages: Iterable[Passage], file: Path) -> Iterator[Passage]:
         yield passage
     if not has_text:
         raise DataError(
-            f"{file}: no passages with text in this file. Name the file to search in: dataset.corpus=FILE"
+            f"{file}: no passages with text in this file. Name the file to search in: dataset.corpus=FILE, or "
+            "choose a method without a search, such as method=no_context"
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from kgqa.datasets.schema import Gold, parse_record
+from kgqa.datasets.questions import read_question
 from kgqa.errors import ConfigError
 from kgqa.types import Json, JsonObject, Passage, Question
 from kgqa.util.digests import digest, text_digest
@@ -46,15 +46,15 @@ class InMemoryDataset:
 
     @classmethod
     def of_records(cls, records: Iterable[Mapping[str, Json]]) -> InMemoryDataset:
-        """Return questions of records with `question`, `answer` or `answers`, and optionally further keys.
-
-        id: the number of the record if there is none. passages: pairs of title and text, or objects with both.
-        supporting_titles: those of the gold passages.
+        """Return questions of records of `datasets.questions`. The id is the number of the record if there is none.
 
         Raises DataError: a record has another form.
         """
         return cls(
-            tuple(_read_record(record, number) for number, record in enumerate(records, start=1))
+            tuple(
+                read_question(record, f"dataset: record {number}", str(number))
+                for number, record in enumerate(records, start=1)
+            )
         )
 
     @property
@@ -86,33 +86,3 @@ class InMemoryDataset:
 
     def corpus_identity(self) -> JsonObject:
         return {"files": [self.sha256]} if self.documents is None else self.documents.identity()
-
-
-class _Record(Gold):
-    question: str
-    id: str | int | None = None
-    passages: tuple[tuple[str, str] | dict[str, str], ...] = ()
-
-
-def _read_record(record: Mapping[str, Json], number: int) -> Question:
-    where, renamed = f"dataset: record {number}", {"golden_answers": "answers"}  # FlashRAG's name
-    read = parse_record(
-        _Record, {renamed.get(key, key): value for key, value in record.items()}, where
-    )
-    passages = tuple(dict.fromkeys(map(_read_passage, read.passages)))
-    titles = read.gold_titles()
-    return Question(
-        str(number if read.id is None else read.id),
-        read.question,
-        read.golds(where),
-        passages,
-        frozenset(passage.id for passage in passages if passage.title in titles),
-        support_titles=titles,
-    )
-
-
-def _read_passage(record: tuple[str, str] | dict[str, str]) -> Passage:
-    title, text = (
-        record if isinstance(record, tuple) else (record.get("title", ""), record.get("text", ""))
-    )
-    return Passage.of(title, text)

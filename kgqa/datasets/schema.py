@@ -110,7 +110,8 @@ def _describe_form(schema: type[BaseModel]) -> str:
     if issubclass(schema, Gold):
         names.append("answer")
     needed = ", ".join(dict.fromkeys(names))
-    return f"A record needs {needed}. For a file of another form: kgqa new dataset NAME"
+    own = "Without id: dataset=FILE.jsonl. " if "id" in names else ""
+    return f"A record needs {needed}. {own}For a file of another form: kgqa new dataset NAME"
 
 
 def check_questions(questions: LocatedQuestions, file: Path) -> Iterator[Question | None]:

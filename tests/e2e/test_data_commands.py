@@ -362,3 +362,9 @@ def test_prune_counts_calls_older_than_n_days(kgqa: Kgqa, days: str, is_older: b
 def test_without_a_cache(kgqa: Kgqa, words: str) -> None:
     refused(kgqa("cache", *words.split()), "no such call cache")
     assert not Path("outputs").exists()
+
+
+def test_own_questions_run_by_the_name_of_their_file(kgqa: Kgqa) -> None:
+    write_lines(Path("own.jsonl"), [{"question": "Who wrote Birch?", "answer": "Alder"}])
+    ran = kgqa("run", "method=no_context", "dataset=own.jsonl", *QUICK)
+    assert ran.folder.parent == Path("outputs/own/no_context/scripted")

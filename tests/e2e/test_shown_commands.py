@@ -211,6 +211,8 @@ def write_world(folder: Path) -> None:
     for name, text in NOTES.items():
         write_file(folder / "notes" / name, text)
     write_file(folder / "notes/questions.jsonl", ABOUT_NOTES)
+    write_file(folder / "own.jsonl", '{"question": "Who wrote Birch?", "answer": "Alder"}\n')
+    write_file(folder / "wiki.jsonl", '{"title": "Birch", "text": "Alder wrote Birch."}\n')
     write_island(folder / "island")
     lines = (
         files("kgqa.datasets")

@@ -299,7 +299,8 @@ def test_record_of_another_form_shows_the_needed_keys(tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_text('{"q": "Who?", "a": "Ann"}\n', encoding="utf-8")
     needed = (
-        "A record needs id, question, answer. For a file of another form: kgqa new dataset NAME"
+        "A record needs id, question, answer. Without id: dataset=FILE.jsonl. "
+        "For a file of another form: kgqa new dataset NAME"
     )
     assert refusal(musique(file)) == f"{file}:1: no key 'id'. {needed}"
 

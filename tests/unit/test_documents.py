@@ -279,8 +279,13 @@ def test_missing_and_unreadable_files_are_rejected(tmp_path: Path) -> None:
         list(folder(None).questions())
     with pytest.raises(DataError, match="no such folder"):
         list(folder(tmp_path / "no").questions())
-    with pytest.raises(DataError, match=r"no documents. Name \.txt, .* files"):
+    with pytest.raises(
+        DataError, match=r"no documents. Name \.txt, .* files. For questions .*: dataset=.*s\.jsonl"
+    ):
         ask(tmp_path)
+    file = tmp_path / "questions.jsonl"
+    with pytest.raises(DataError, match=f"a file. For questions without documents: dataset={file}"):
+        list(folder(file).questions())
     (tmp_path / "questions.jsonl").unlink()
     (tmp_path / "a.txt").write_text("Words.", encoding="utf-8")
     with pytest.raises(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.datasets import collections, corpus, flashrag, hotpotqa, iirc, musique, records
+from kgqa.datasets import collections, corpus, flashrag, hotpotqa, iirc, musique, questions, records
 from kgqa.types import Passage
 from tests.composed import build_choice, composed_node
 
@@ -36,6 +36,7 @@ def sample_records(module: ModuleType) -> list[Any]:
         (iirc, 0, "iirc", {}, "Cedar"),
         (iirc, 1, "iirc", {}, "Cedar"),
         (flashrag, 0, "nq", {}, "Alder"),
+        (questions, 0, "questions", {}, "Cedar"),
         (
             records,
             0,
@@ -49,7 +50,16 @@ def sample_records(module: ModuleType) -> list[Any]:
         ),
         (collections, 0, "kgp", {}, "Alder"),
     ],
-    ids=["hotpotqa", "musique", "iirc", "iirc processed", "flashrag", "records", "collections"],
+    ids=[
+        "hotpotqa",
+        "musique",
+        "iirc",
+        "iirc processed",
+        "flashrag",
+        "questions",
+        "records",
+        "collections",
+    ],
 )
 def test_sample_record_of_a_reader_is_a_question(
     tmp_path: Path, module: ModuleType, place: int, name: str, keys: dict[str, Any], answer: str

@@ -74,6 +74,10 @@ class Documents:
             listed = ", ".join(map(str, self.paths))
             raise DataError(
                 f"{listed}: no documents. Name {', '.join(filter(None, self.kinds))} files"
+                + (
+                    f". For questions without documents: dataset={self.exclude}"
+                    * bool(self.exclude)
+                )
             )
         stems = Counter(file.stem for file, _ in below.values())
         names = {}

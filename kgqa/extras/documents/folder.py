@@ -92,6 +92,11 @@ class Folder:
                 f"dataset={self.name}: name the folder with your documents: dataset.path=FOLDER"
             )
         folder = resolve_path(self.path)
+        if folder.is_file():
+            raise DataError(
+                f"dataset.path={self.path}: a file. For questions without documents: dataset={self.path}. "
+                "To search documents, name their folder"
+            )
         if not folder.is_dir():
             raise DataError(
                 f"dataset.path={self.path}: no such folder. Name the folder with your documents"
