@@ -16,7 +16,7 @@ from kgqa.config.overrides import override_group, parse_override
 from kgqa.config.run_keys import SEARCH_GROUPS, RunSettings
 from kgqa.config.scaffolding import find_unused_templates
 from kgqa.errors import ConfigError
-from kgqa.experiment.capabilities import check_capabilities
+from kgqa.experiment.capabilities import check_capabilities, check_servers
 from kgqa.experiment.devices import find_devices
 from kgqa.experiment.engines import RoleBinding, judge_nodes
 from kgqa.experiment.experiment import DEMONSTRATIONS_RANKER, RANKERS, Experiment
@@ -40,10 +40,13 @@ DEMO = "demo"
 Leaks = Mapping[str, int]
 
 
-def check(session: Session) -> Leaks:
+def check(session: Session, *, servers: bool = False) -> Leaks:
     """Raise UsageError for the first thing that would stop the run. Nothing is loaded.
 
     Return how many of the questions something in use was trained on.
+
+    Args:
+        servers: also check that libraries are installed and servers answer, which a plan does not need.
     """
     experiment = session.experiment
     if experiment.judge and not experiment.has_answers:
@@ -58,8 +61,7 @@ def check(session: Session) -> Leaks:
     list(METRICS)  # reads those of the user
     if experiment.config.get("tracker") is not None:
         load_registered("check_tracker")(experiment.config)
-    remarks = experiment.remarks if experiment.asks_models else ()
-    for remark in (*remarks, *find_warnings(experiment), *note_real_rankers(experiment)):
+    for remark in experiment.remarks if experiment.asks_models else ():
         session.say_once(remark)
     session.engines.identities()
     session.judge_engines.identities()
@@ -74,13 +76,25 @@ def check(session: Session) -> Leaks:
     _check_rankers(session, needed)
     _check_templates(session)
     # reads and checks the file
-    settings, count = experiment.settings, len(experiment.data.questions)
-    if (note := note_unreached_limit(settings, count)) is not None:
-        session.say_once(note)
+    len(experiment.data.questions)
+    if servers:
+        check_servers(session)
+    # after all errors, because a warning next to an error hides it
+    for warning in [*_find_remarks(experiment)]:
+        session.say_once(warning)
+    return leaks
+
+
+def _find_remarks(experiment: Experiment) -> Iterator[str]:
+    """Yield warnings and notes on settings and on questions."""
+    yield from find_warnings(experiment)
+    yield from note_real_rankers(experiment)
+    count = len(experiment.data.questions)
+    if (note := note_unreached_limit(experiment.settings, count)) is not None:
+        yield note
     if (check_questions := getattr(experiment.method, "check", None)) is not None:
         for warning in check_questions(experiment.data.whole.questions()):
-            session.say_once(f"warning: {warning}")
-    return leaks
+            yield f"warning: {warning}"
 
 
 def _check_templates(session: Session) -> None:

@@ -30,7 +30,6 @@ from kgqa.config.overrides import format_value
 from kgqa.config.settings import list_reported_settings
 from kgqa.config.targets import load_run_config
 from kgqa.errors import DataError, UsageError
-from kgqa.experiment.capabilities import check_servers
 from kgqa.experiment.check import check, note_unreached_limit, refuse_trained
 from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.experiment import Experiment
@@ -118,8 +117,7 @@ def execute(session: Session, display: Display) -> Executed:
         if note is not None:
             display.line(note)
         return Executed(finished, was_finished=True)
-    leaks = check(session)
-    check_servers(session)
+    leaks = check(session, servers=True)
     for warning in warn_of_changing(session.folder, experiment.data.ids):
         display.line(warning, alarm=True)
     with (

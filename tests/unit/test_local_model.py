@@ -158,6 +158,45 @@ def test_missing_library_is_named_before_weights(
         check(session)
 
 
+@pytest.mark.parametrize("model", ["smollm2_135m", "owner/absent"], ids=["library", "weights"])
+def test_no_warning_is_shown_before_an_error(
+    model: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(optional_deps, "missing_libraries", lambda engine: [engine])
+    words = ["method=no_context", "dataset=demo", "engine=vllm", f"model={model}", "reranker=bge"]
+    experiment = compose_experiment(words)
+    assert [text for text in find_warnings(experiment) if "reranker=bge has no effect" in text]
+    with (
+        caplog.at_level("INFO", "kgqa"),
+        Session(experiment) as session,
+        pytest.raises(ConfigError),
+    ):
+        check(session, servers=True)
+    assert "warning" not in caplog.text
+
+
+def test_no_warning_before_an_error_of_a_method(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "list.txt").write_text("A question of no dataset?\n")
+    words = ["method=verify", f"method.list={tmp_path / 'list.txt'}", "dataset=demo"]
+    experiment = compose_experiment([*words, "reranker=bge"])
+    with (
+        caplog.at_level("INFO", "kgqa"),
+        Session(experiment) as session,
+        pytest.raises(DataError, match="none of its 1 questions is in the dataset"),
+    ):
+        check(session)
+    assert "warning" not in caplog.text
+
+
+def test_warnings_are_shown_after_the_checks(caplog: pytest.LogCaptureFixture) -> None:
+    words = ["method=no_context", "dataset=demo", "engine=scripted", "reranker=bge"]
+    with caplog.at_level("INFO", "kgqa"), Session(compose_experiment(words)) as session:
+        check(session, servers=True)
+    assert "warning: reranker=bge has no effect" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("overrides", "warning"),
     [

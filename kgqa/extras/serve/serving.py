@@ -9,7 +9,6 @@ from typing import cast
 from kgqa.calls import Program, RunAgent
 from kgqa.config.overrides import override_group
 from kgqa.errors import ConfigError
-from kgqa.experiment.capabilities import check_servers
 from kgqa.experiment.check import check
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.engines import Pool
@@ -62,8 +61,7 @@ def serve(
     """
     visitors = Visitors(cast(OutsideAgent, experiment.method), announce, host, port, is_stdio)
     with Session(experiment, Pool()) as session:
-        check(session)
-        check_servers(session)
+        check(session, servers=True)
         if not experiment.searches:
             return _run(session, Inputs(), visitors)
         with corpus_index(session, display) as index:
