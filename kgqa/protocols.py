@@ -54,7 +54,8 @@ class Method(Protocol):
 
     A method that makes no sense if one model has all its roles also has `separate_roles`: role → its key. One with
     few-shot examples from a pool also has `shows`, their description for the report. One that calls a model without
-    answering has `answers_questions = False`. One that does not suit every dataset has `check(questions)`, which gets
+    answering has `answers_questions = False`. One that reads the passages of its question, without "pool" or "triples"
+    in `uses`, has `reads_passages = True`. One that does not suit every dataset has `check(questions)`, which gets
     all questions of the file. It yields warnings and raises DataError.
     """
 

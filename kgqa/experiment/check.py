@@ -15,7 +15,7 @@ from kgqa.config.files import flatten
 from kgqa.config.overrides import override_group, parse_override
 from kgqa.config.run_keys import SEARCH_GROUPS, RunSettings
 from kgqa.config.scaffolding import find_unused_templates
-from kgqa.errors import ConfigError
+from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.capabilities import check_capabilities, check_servers
 from kgqa.experiment.devices import find_devices
 from kgqa.experiment.engines import RoleBinding, judge_nodes
@@ -75,19 +75,23 @@ def check(session: Session, *, servers: bool = False) -> Leaks:
         session.linker  # noqa: B018 - builds it
     _check_rankers(session, needed)
     _check_templates(session)
-    # reads and checks the file
-    len(experiment.data.questions)
+    lacking = count_without_passages(experiment)
     if servers:
         check_servers(session)
     # after all errors, because a warning next to an error hides it
-    for warning in [*_find_remarks(experiment)]:
+    for warning in [*_find_remarks(experiment, lacking)]:
         session.say_once(warning)
     return leaks
 
 
-def _find_remarks(experiment: Experiment) -> Iterator[str]:
-    """Yield warnings and notes on settings and on questions."""
+def _find_remarks(experiment: Experiment, lacking: int) -> Iterator[str]:
+    """Yield warnings and notes on settings and on questions. lacking: the number of those without passages."""
     yield from find_warnings(experiment)
+    if lacking:
+        yield (
+            f"warning: {pluralize(lacking, 'question')} of {len(experiment.data.questions):,} came without passages. "
+            f"method={experiment.name('method')} answers without them"
+        )
     yield from note_real_rankers(experiment)
     count = len(experiment.data.questions)
     if (note := note_unreached_limit(experiment.settings, count)) is not None:
@@ -124,6 +128,29 @@ def refuse_perturbed_search(experiment: Experiment) -> None:
             f"question, and method={experiment.name('method')} searches a corpus. Choose a method that reads its "
             "question's passages"
         )
+
+
+def count_without_passages(experiment: Experiment) -> int:
+    """Read the questions, and count those that lack the passages that the method reads.
+
+    Raises DataError: all of them lack passages. The method would only see the questions.
+    """
+    questions, method = experiment.data.questions, experiment.method
+    reads_passages = (
+        getattr(method, "reads_passages", False)
+        or method.uses & {"pool", "triples"}
+        or getattr(method, "scope", None) == "own"
+    )
+    if not reads_passages:
+        return 0
+    lacking = sum(not (question.passages or question.pinned) for question in questions)
+    if questions and lacking == len(questions):
+        raise DataError(
+            f"method={experiment.name('method')} reads the passages of a question, but the questions of "
+            f"dataset={experiment.name('dataset')} came without passages. Add them, or choose a method that searches "
+            "(method=retrieve_read dataset.corpus=FILE) or reads none (method=no_context)"
+        )
+    return lacking
 
 
 def find_warnings(experiment: Experiment) -> Iterator[str]:

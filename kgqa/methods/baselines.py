@@ -61,6 +61,7 @@ class AllDocuments:
     ] = 25
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
+    reads_passages: ClassVar[bool] = True
 
     async def answer(self, question: Question) -> Answer:
         """Answer from all passages. Repeated ones are shown each time, but are evidence once."""
@@ -80,6 +81,7 @@ class Golden:
     ] = 25
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
+    reads_passages: ClassVar[bool] = True
 
     async def answer(self, question: Question) -> Answer:
         """Answer from the gold passages. Raises DataError: the question has no gold passages."""

@@ -56,6 +56,7 @@ class MdrPairs:
     ] = 25
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "ranker"})
+    reads_passages: ClassVar[bool] = True
 
     async def answer(self, question: Question) -> Answer:
         """Answer from the best pairs of passages.

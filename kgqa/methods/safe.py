@@ -181,6 +181,7 @@ class Safe:
     ] = field(kw_only=True)
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
+    reads_passages: ClassVar[bool] = True
 
     @property
     def separate_roles(self) -> Mapping[str, str]:

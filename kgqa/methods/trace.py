@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from kgqa.calls import Choose, Triples, gather, labels, rank
 from kgqa.errors import ConfigError, DataError
@@ -252,6 +252,8 @@ class Trace:
             raise ConfigError(
                 f"method.demonstration_count={count}: the file has only {available} chains"
             )
+
+    reads_passages: ClassVar[bool] = True
 
     @property
     def uses(self) -> frozenset[Need]:

@@ -368,3 +368,27 @@ def test_own_questions_run_by_the_name_of_their_file(kgqa: Kgqa) -> None:
     write_lines(Path("own.jsonl"), [{"question": "Who wrote Birch?", "answer": "Alder"}])
     ran = kgqa("run", "method=no_context", "dataset=own.jsonl", *QUICK)
     assert ran.folder.parent == Path("outputs/own/no_context/scripted")
+
+
+BARE = {"question": "Who wrote Birch?", "answer": "Alder"}
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["all_documents", "golden", "mdr", "safe", "trace", "kgp", "retrieve_read method.scope=own"],
+)
+def test_method_that_reads_passages_needs_some(kgqa: Kgqa, method: str) -> None:
+    write_lines(Path("own.jsonl"), [BARE])
+    words = ("dataset=own.jsonl", "reranker=null", *QUICK)
+    message = "the questions of dataset=own came without passages"
+    refused(kgqa("run", *f"method={method}".split(), *words), message)
+
+
+def test_questions_without_passages_are_counted(kgqa: Kgqa) -> None:
+    passages = {"passages": ["Alder wrote Birch."]}
+    write_lines(Path("own.jsonl"), [BARE, {**BARE, **passages}, BARE])
+    ran = kgqa("run", "method=all_documents", "dataset=own.jsonl", *QUICK)
+    warning = (
+        "warning: 2 questions of 3 came without passages. method=all_documents answers without"
+    )
+    assert warning in " ".join(ran.out.split())
