@@ -138,6 +138,11 @@ def test_quote_is_a_row_or_the_first_sentence() -> None:
     assert (step.file, step.where) == (None, "a")
 
 
+def test_quotation_has_no_heading_of_markdown() -> None:
+    passage = Passage.of("notes", "# Karl Dittmar\nKarl Dittmar was born in Gera. He painted.")
+    assert best_sentence(passage, {"karl": 1, "gera": 1}) == "Karl Dittmar was born in Gera."
+
+
 WHO = Question("q1", "Who?", ("Ann",), ())
 
 

@@ -14,6 +14,8 @@ from kgqa.util.text import contains_words, find_words
 
 # quoted for a method without chains
 MAX_PASSAGES = 5
+# between blocks: an empty line, or the line of a Markdown heading, which is a block
+BLOCKS = re.compile(r"\n\s*\n|^(#{1,6} .*)\n", re.MULTILINE)
 # answers that do not have to be in a text
 NEEDS_NO_TEXT = (["yes"], ["no"])
 
@@ -70,7 +72,8 @@ def best_sentence(passage: Passage, words: Mapping[str, float]) -> str:
 def _split_passage(passage: Passage) -> list[str]:
     if passage.place.startswith("table"):
         return passage.text.splitlines()
-    return [part for block in re.split(r"\n\s*\n", passage.text) for part in sentences(block)]
+    blocks = filter(None, BLOCKS.split(passage.text))
+    return [part for block in blocks for part in sentences(block)]
 
 
 def _quote_unit(unit: Sequence[str], passage: Passage, documents: Documents) -> Quotation:
