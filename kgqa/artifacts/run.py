@@ -271,7 +271,7 @@ def _refuse_unknown(text: str) -> ConfigError:
         for entry in list_runs() + list_sweeps()
         for start in range(len(entry.parts) - depth + 1)
     }
-    close = nearest(text, names)
+    close = nearest(text, {*names, LAST})
     remedy = close if close.startswith("Did you mean") else "List runs: kgqa runs"
     if "," in text:
         remedy = "Separate names by spaces"

@@ -253,7 +253,7 @@ class Command:
             key = parse_override(override).group
             if "=" in override and key not in self.own_keys:
                 hint = nearest(key, self.own_keys)
-                if key in KEYS and not hint.startswith("Did"):
+                if key in KEYS and not any(own.startswith(key) for own in self.own_keys):
                     hint = f"{KEYS[key]}."
                 raise ConfigError(f"{override}: not a key of {self.program}. {hint}")
 
@@ -265,10 +265,21 @@ def _read_days(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text}: must be a number of days, such as 7") from None
 
 
+# messages of argparse in the words of kgqa
+_MESSAGES = {
+    # for --open=x
+    "ignored explicit argument .*": "this option has no value",
+    "expected one argument": "a value is missing",
+    r"argument (\S+): invalid int value: '(.*)'": r"\1 \2: must be an integer",
+    r"argument (\S+): (.*): must be": r"\1 \2: must be",
+    "^argument ": "",
+}
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        # of argparse, for --open=x
-        message = re.sub("ignored explicit argument .*", "this option has no value", message)
+        for pattern, plain in _MESSAGES.items():
+            message = re.sub(pattern, plain, message)
         raise ConfigError(f"{message}. See {self.prog} --help")
 
 

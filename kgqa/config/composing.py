@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -44,6 +45,7 @@ from kgqa.config.files import (
     list_defaults,
     list_own_classes,
     load_file,
+    name_group,
     own_files,
 )
 from kgqa.config.foreign_names import KEYS, name_method_keys
@@ -208,7 +210,7 @@ def _check_choice(key: str, value: str, group: str) -> None:
     for name in () if is_swept else value.split(","):
         if name not in choices and name != UNNAMED:
             hint = _hint_at_choice(group, name, choices)
-            raise ConfigError(f"{key}={name}: no such {group}. {hint}")
+            raise ConfigError(f"{key}={name}: no such {name_group(group)}. {hint}")
     if is_swept or "," in value:
         raise ConfigError(
             f"{key}={value}: a list of values is a sweep: kgqa run -m {key}={value} …"
@@ -294,10 +296,9 @@ def _set_value(config: DictConfig, override: str) -> None:
         remedy = "Close all brackets, or put quotes around the value, e.g. 'key=\"FILE#name\"'"
         raise ConfigError(f"{override}: cannot be read. {remedy}") from error
     if parsed.is_sweep_override():
-        remedy = (
-            f"write a list as {key}=[{value}], a text with commas as '{key}=\"…\"', a sweep with -m"
-        )
-        raise ConfigError(f"{override}: several values: {remedy}")
+        remedy = f"Write a list as {key}=[{value}], a text with commas as '{key}=\"…\"'"
+        sweep = shlex.join(["kgqa", "run", "-m", override])
+        raise ConfigError(f"{override}: several values are a sweep: {sweep}. {remedy}")
     OmegaConf.update(
         config, find_role_key(config["roles"], key), parsed.value(), merge=True, force_add=True
     )

@@ -118,6 +118,10 @@ def _list_shipped(folder: Path) -> Sequence[Path]:
     return sorted(folder.glob("*.yaml"))
 
 
+# of groups that are named after what their choices do
+_NOUNS = {"train": "recipe", "collect": "recipe", "bootstrap": "recipe", "kg": "knowledge graph"}
+
+
 def config_file(group: str, name: str) -> Path:
     """Return the file of a choice. Of several, it is the first in the order of `places.conf_folders`.
 
@@ -126,8 +130,13 @@ def config_file(group: str, name: str) -> Path:
     """
     files = config_files(group)
     if name not in files:
-        raise ConfigError(f"{group}={name}: no such {group}. {nearest(name, files)}")
+        raise ConfigError(f"{group}={name}: no such {name_group(group)}. {nearest(name, files)}")
     return files[name]
+
+
+def name_group(group: str) -> str:
+    """Return what the choices of a group are, for messages."""
+    return _NOUNS.get(group, group)
 
 
 def is_own(group: str, name: str) -> bool:

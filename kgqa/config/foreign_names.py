@@ -90,6 +90,7 @@ KEYS: dict[str, str] = {
     "system": _SYSTEM, "system_prompt": _SYSTEM,
     "few_shot": _SHOTS, "fewshot": _SHOTS, "n_shot": _SHOTS, "num_fewshot": _SHOTS, "shots": _SHOTS,
     "metric": _METRIC, "metrics": _METRIC,
+    "profile": "The scoring rules (profile) are set by scoring=NAME, e.g. scoring=hotpotqa",
     "prompt": "To change a prompt, copy it: kgqa new prompt METHOD/NAME, e.g. kgqa new prompt trace/select. "
     "To compare prompts: kgqa run -m prompts=shipped,FOLDER",
     "api_base": _SERVER, "base_url": _SERVER, "host": _SERVER, "url": _SERVER,

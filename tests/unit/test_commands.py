@@ -171,8 +171,10 @@ def test_long_values_and_folders_named_like_keys(
             id="compare a, b",
         ),
         pytest.param(
-            "report a --open=x", "argument --open: this option has no value", id="--open=x"
+            "report a --open=x", "--open: this option has no value. See kgqa", id="--open=x"
         ),
+        pytest.param("view --port abc", "--port abc: must be an integer. See", id="--port abc"),
+        pytest.param("report a --out", "--out: a value is missing. See kgqa", id="--out"),
         pytest.param(
             "new metric f1",
             "f1: kgqa has a metric of this name. Choose another",
@@ -222,12 +224,18 @@ def test_long_values_and_folders_named_like_keys(
             id="view --host",
         ),
         pytest.param(
+            "collect kgpp", "collect=kgpp: no such recipe. Did you mean kgp?", id="collect kgpp"
+        ),
+        pytest.param(
+            "run kg=trac", "kg=trac: no such knowledge graph. Did you mean trace", id="run kg=trac"
+        ),
+        pytest.param(
             "ask Who built the mill? docs", "Who built: put the question in quotes", id="ask"
         ),
         pytest.param("ask Who? nofolder", "nofolder: no such file or folder", id="ask nothing"),
         pytest.param(
             "cache prune --older-than 1week",
-            "--older-than: 1week: must be a number of days, such as 7",
+            "--older-than 1week: must be a number of days, such as 7",
             id="older-than",
         ),
         pytest.param(

@@ -78,6 +78,7 @@ def test_spelling_of_a_paper_is_understood(word: str, name: str) -> None:
         ("method=[golden,trace]", "without brackets: kgqa run -m method=golden,trace"),
         ("method=./walk_back.py", "without its suffix: method=walk_back"),
         ("tags=x", "run_name=NAME names the folder of a run"),
+        ("profile=hotpotqa", "set by scoring=NAME, e.g. scoring=hotpotqa"),
         ("metric=em", "All metrics are measured and compared"),
         ("method=trace method.beam_size=3", "Did you mean method.beam?"),
         ("model=gpt-4o", "Did you mean gpt_4o_mini?"),
