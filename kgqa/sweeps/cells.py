@@ -226,12 +226,22 @@ def place_cells(cells: Sequence[Cell]) -> None:
             continue
         owner = owners.setdefault(cell.run, cell)
         if owner.frozen != cell.frozen:
-            named = "run_name" in override_values(cell.overrides)
-            remedy = "remove run_name=" if named else "choose one of the values"
             raise ConfigError(
                 f"cells {owner.number} ({owner.name}) and {cell.number} ({cell.name}) would write to the same run, "
-                f"{cell.run}: what differs does not change answers. Make two sweeps, or {remedy}"
+                f"{cell.run}: {_explain_same_run(owner, cell)}"
             )
+
+
+def _explain_same_run(first: Cell, second: Cell) -> str:
+    """Return why two cells with different settings have one run, and how to fix it."""
+    if "run_name" in second.values:
+        return "run_name= is equal. Make two sweeps, or remove run_name="
+    pairs = second.values.items()
+    keys = " and ".join(f"{key}=" for key, value in pairs if first.values.get(key) != value)
+    return (
+        f"these values of {keys} do not change the answers of method={second.config['choices']['method']}. "
+        f"Make two sweeps, or choose one value of {keys}"
+    )
 
 
 def check_settings(cells: Sequence[Cell]) -> None:

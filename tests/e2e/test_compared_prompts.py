@@ -52,6 +52,12 @@ def test_run_renders_the_chosen_prompts(variants: Kgqa, words: tuple[str, ...], 
     assert prompt_folders() == (Path("prompts"), shipped_prompts())
 
 
+def test_prompts_without_use_are_named(variants: Kgqa) -> None:
+    write_prompt("other", "Mine", "trace/select")
+    ran = variants("run", "-m", "method=golden", "prompts=shipped,other", *DEMO)
+    assert "these values of prompts= do not change the answers of method=golden" in ran.err
+
+
 def test_sweep_compares_prompts(variants: Kgqa) -> None:
     values = "prompts=shipped,short"
     ran = variants("run", "-m", "method=no_context,golden", values, *DEMO, "sweep.name=p")

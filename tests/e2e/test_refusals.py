@@ -97,7 +97,14 @@ WRONG_WITHOUT_WEIGHTS = [
     ("kg build --corpus ids=[2hop__demo_01]", "Set limit=N for N passages"),
     (SOME + "hydra/sweeper=optuna", "hydra/sweeper=optuna: not used. A table names its cells"),
     ("run experiment=results engine=scripted", "Remove experiment=results, or use engine=vllm"),
-    ("run -m method=golden limit=2,5", "would write to the same run"),
+    (
+        "run -m method=golden limit=2,5",
+        "these values of limit= do not change the answers of method=golden. Make two sweeps, or choose one value",
+    ),
+    (
+        "run -m method=retrieve_read method.passages=3,5 run_name=x",
+        "retrieve_read/scripted/x: run_name= is equal. Make two sweeps, or remove run_name=",
+    ),
     ("run -m method=golden seed=range(", "cannot be read as a sweep"),
     ("run -m method=golden, no_context", "Write values with commas and without spaces"),
     ("run -m method=golden seed=interval(1,2)", "an interval, not a list of values"),
