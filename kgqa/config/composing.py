@@ -562,7 +562,9 @@ def _parse_axis(override: str, parser: OverridesParser) -> Axis:
         return Axis(
             override, key, (), swept=True, span=ValueRange(low, high, log="log" in sweep.tags)
         )
-    values = tuple(dict.fromkeys(parsed.sweep_string_iterator()))  # each once
+    texts = dict.fromkeys(parsed.sweep_string_iterator())  # each once
+    # Hydra escapes colons, which only its dictionaries need
+    values = tuple(text if "{" in text else text.replace(r"\:", ":") for text in texts)
     if not values:
         if isinstance(sweep, RangeSweep):
             raise ConfigError(

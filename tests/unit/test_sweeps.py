@@ -97,6 +97,13 @@ def test_methods_without_a_swept_key_are_named(
         _ = SweepRequest.of([*words.split(), "dataset=demo", *count]).cells
 
 
+def test_colon_in_a_value_has_no_backslash() -> None:
+    assert expand_grid(parse_axes(["method.function=agents:good,agents:bad"])) == [
+        ("method.function=agents:good", ["method.function=agents:good"]),
+        ("method.function=agents:bad", ["method.function=agents:bad"]),
+    ]
+
+
 @pytest.mark.parametrize(
     ("methods", "count"),
     [
