@@ -266,7 +266,8 @@ def _find_wrong_setting(experiment: Experiment) -> str:
         # these check more than single values
         _ = experiment.method, experiment.judge
         for group in experiment.choices.keys() - MIXED:
-            node = experiment.config[group]
+            # an experiment has settings of other groups, and no node
+            node = experiment.config.get(group)
             if isinstance(node, dict) and "_target_" in node:
                 parts.read_node(node, group, parts.BUILT.get(group, ()))
     except MissingWeights:

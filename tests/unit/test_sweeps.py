@@ -35,6 +35,7 @@ from kgqa.report.sweep_rows import SweepRow, find_frontier
 from kgqa.report.sweeps import choose_axes, compare_with_best, mark_best
 from kgqa.runtime.costs import Budget, Spent, limited
 from kgqa.sweeps.cells import (
+    check_settings,
     differing_settings,
     experiment_of,
     freeze,
@@ -102,6 +103,13 @@ def test_colon_in_a_value_has_no_backslash() -> None:
         ("method.function=agents:good", ["method.function=agents:good"]),
         ("method.function=agents:bad", ["method.function=agents:bad"]),
     ]
+
+
+def test_cells_of_an_experiment_are_checked() -> None:
+    words = ["method=no_context", "dataset=demo", "experiment=results", "model=qwen3_8b"]
+    check_settings(freeze_cells([("right", words)]))
+    with pytest.raises(ConfigError, match=r"no cell was run\. cell 0: engine\.dtype=wrong"):
+        check_settings(freeze_cells([("wrong", [*words, "engine.dtype=wrong"])]))
 
 
 @pytest.mark.parametrize(
