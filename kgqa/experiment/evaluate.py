@@ -25,7 +25,13 @@ from kgqa.experiment.calibration import JudgedSet, Labels, calibrate, match_labe
 from kgqa.experiment.check import refusal
 from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.experiment import Experiment
-from kgqa.experiment.judging import Judged, check_consistency, judge_answers, refuse_checks
+from kgqa.experiment.judging import (
+    Judged,
+    check_consistency,
+    check_prompts,
+    judge_answers,
+    refuse_checks,
+)
 from kgqa.experiment.prediction_files import match_predictions, name_twins, read_predictions
 from kgqa.experiment.session import Session
 from kgqa.judge import ROLE
@@ -379,6 +385,7 @@ def _judge(
         )
     judgings = []
     with Session(experiment) as session:
+        check_prompts(judge)
         session.judge_engines  # noqa: B018 - an error leaves the folder as it was, without a log
         for one, log in zip(answered, folders, strict=True):
             with (

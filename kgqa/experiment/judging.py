@@ -13,13 +13,22 @@ from kgqa.artifacts.run import SCRIPTED
 from kgqa.artifacts.schema import extend
 from kgqa.artifacts.trace import read_evidence
 from kgqa.artifacts.verdicts import RIGHT, Fate, Judgement
-from kgqa.errors import ConfigError
+from kgqa.errors import ConfigError, PromptError, UnknownValue
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.failures import report_failure
 from kgqa.experiment.session import Session
 from kgqa.identity.program_code import program_hash
 from kgqa.judge import ROLE
-from kgqa.judge.judges import LABELS, SAMPLED, AnyJudge, JudgedAnswer, ModelJudge, Verdict
+from kgqa.judge.judges import (
+    LABELS,
+    SAMPLED,
+    AnyJudge,
+    Form,
+    JudgedAnswer,
+    ModelJudge,
+    Verdict,
+    render_prompt,
+)
 from kgqa.prompting import load_template, template_hash
 from kgqa.runtime.display import Display
 from kgqa.scoring.agreement import agreement
@@ -31,6 +40,8 @@ from kgqa.util.digests import digest
 from kgqa.util.redaction import describe_error, function_line
 from kgqa.util.text import shorten
 
+# to try prompts with
+_EXAMPLE = JudgedAnswer("question", ("answer",), "answer", (Passage.of("title", "text"),))
 # characters of a reply in a message
 SHOWN = 80
 
@@ -120,9 +131,23 @@ def explain_lost_verdicts(judged: JudgeMetrics, lines: Iterable[Judgement] = ())
 
 
 def check_prompts(judge: AnyJudge) -> None:
-    """Raise ConfigError if a template of the judge is missing or invalid."""
+    """Raise ConfigError if a template of the judge is missing or invalid, or uses a value that no judge passes."""
     for template in judge.templates:
         load_template(template)
+    # a judge with votes of its own can pass other values
+    if isinstance(judge, ModelJudge) and type(judge).vote is ModelJudge.vote:
+        for form in judge.forms:
+            _try_prompt(form)
+
+
+def _try_prompt(form: Form) -> None:
+    """Raise UnknownValue if the prompt of a form uses a value that it does not get."""
+    try:
+        render_prompt(form, _EXAMPLE)
+    except PromptError as error:
+        # other errors can be of this example only
+        if isinstance(error, UnknownValue):
+            raise
 
 
 def _check_verdict(judge: AnyJudge, result: object) -> Verdict | Exception:

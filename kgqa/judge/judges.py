@@ -20,7 +20,7 @@ from kgqa.judge import ROLE
 from kgqa.prompting import render
 from kgqa.prompting.json_replies import object_schema, read_object
 from kgqa.scoring.metrics import exact_match
-from kgqa.types import Json, Passage
+from kgqa.types import Json, Passage, Prompt
 from kgqa.util.redaction import describe_error, function_line
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
@@ -47,6 +47,11 @@ class Form:
     schema: str | None
     vocabulary: Mapping[str, Label]
     sees_passages: bool = False
+
+    @property
+    def compared(self) -> str:
+        """Return the value of the prompt with which the answer is compared."""
+        return "passages" if self.sees_passages else "golds"
 
     def read(self, reply: str) -> Label | None:
         """Return the label of a reply, ignoring case, spaces and punctuation. None: not in the vocabulary."""
@@ -117,6 +122,21 @@ class Verdict:
     label: str | None
     # empty: an exact match that was not sent
     votes: tuple[Vote, ...] = ()
+
+
+def render_prompt(
+    form: Form, judged: JudgedAnswer, *, again: bool = False, swapped: bool = False
+) -> Prompt:
+    """Render the prompt of a form. Raises as `render`."""
+    compared = {form.compared: getattr(judged, form.compared)}
+    return render(
+        form.template,
+        question=judged.question,
+        answer=judged.answer,
+        **compared,
+        again=again,
+        swapped=swapped,
+    )
 
 
 class AnyJudge(ABC):
@@ -198,6 +218,10 @@ class ModelJudge(AnyJudge):
             return Verdict("correct")
         return await self.poll(judged)
 
+    @property
+    def forms(self) -> list[Form]:
+        return [self.find_form(name) for name, _ in self.role_forms.values()]
+
     async def poll(
         self, judged: JudgedAnswer, *, swapped: bool = False, temperature: float = 0.0
     ) -> Verdict:
@@ -231,16 +255,8 @@ class ModelJudge(AnyJudge):
         temperature: float = 0.0,
     ) -> Vote:
         replies = list[str]()
-        compared = {"passages": judged.passages} if form.sees_passages else {"golds": judged.golds}
         for again in (False, True):
-            prompt = render(
-                form.template,
-                question=judged.question,
-                answer=judged.answer,
-                **compared,
-                again=again,
-                swapped=swapped,
-            )
+            prompt = render_prompt(form, judged, again=again, swapped=swapped)
             call = Generate(
                 prompt, self.max_tokens, schema=form.schema, role=role, temperature=temperature
             )

@@ -581,6 +581,10 @@ def test_prompt_of_a_judge_is_tried_before_a_call(kgqa: Run, tmp_path: Path) -> 
     error = "kgqa: prompts/mine/verdict.j2:9: 'anwser' is undefined. Did you mean answer?"
     assert out.splitlines()[-1] == error
     assert not (tmp_path / "outputs" / "demo").exists()
+    kgqa("run method=golden dataset=demo engine=scripted limit=3 output_dir=run")
+    out = kgqa("evaluate run judge=mine model=smollm2_135m engine=scripted")
+    assert out.strip() == error
+    assert not (tmp_path / "run" / "verdicts.jsonl").exists()
 
 
 def test_judge_without_forms_makes_no_call(kgqa: Run, tmp_path: Path) -> None:
