@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kgqa.artifacts.examples import TrainedWith, id_hash, text_hash, training_of
 from kgqa.artifacts.run import SCRIPTED, SCRIPTED_TARGET, SMALL_MODEL
@@ -24,13 +25,16 @@ from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
 from kgqa.identity.program_code import list_templates
 from kgqa.judge import ROLE
-from kgqa.prompting import find_missing_inputs, find_unsent_text, list_own_templates
+from kgqa.prompting import find_missing_values, find_unsent_text, list_own_templates
 from kgqa.scoring.metrics import profile_formula
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Question
 from kgqa.util.places import SHIPPED
 from kgqa.util.registry import load_registered
 from kgqa.util.text import pluralize
+
+if TYPE_CHECKING:
+    from kgqa.judge.judges import AnyJudge
 
 # choices that compute nothing with a model
 WITHOUT_MODEL = {"retriever": "bm25", "ranker": "lexical", DEMONSTRATIONS_RANKER: "lexical"}
@@ -178,8 +182,7 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
         )
     for file, hint in find_unused_templates().items():
         yield f"warning: {file}: no method renders this template. {hint}"
-    for file, value in find_missing_inputs().items():
-        yield f"warning: {file} does not use {value}, as kgqa's template does. The model does not see it."
+    yield from warn_of_missing_values(experiment.judge)
     for file, (outside, block) in find_unsent_text().items():
         yield (
             f"warning: {file}: {outside!r} is outside of the blocks, so the model does not see it. Move it into "
@@ -193,6 +196,19 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
         group = override_group(text)
         if group in SEARCH_GROUPS and group not in groups and value != "null":
             yield f"warning: {text} has no effect: method={experiment.name('method')} uses no {group}."
+
+
+def warn_of_missing_values(
+    judge: AnyJudge | None, names: Collection[str] | None = None
+) -> Iterator[str]:
+    """Yield a warning for each prompt of the user without a value that kgqa's prompt shows, or that the judge needs.
+
+    names: only these templates.
+    """
+    needs = getattr(judge, "prompt_values", None)
+    for file, values in find_missing_values(needs, names).items():
+        pronoun = "it" if len(values) == 1 else "them"
+        yield f"warning: {file} does not use {', '.join(values)}. The model does not see {pronoun}."
 
 
 def _renders_own(experiment: Experiment) -> bool:

@@ -22,7 +22,7 @@ from kgqa.config.short_forms import SERVER
 from kgqa.config.targets import load_run_config
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.calibration import JudgedSet, Labels, calibrate, match_labels, read_labels
-from kgqa.experiment.check import refusal
+from kgqa.experiment.check import refusal, warn_of_missing_values
 from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.judging import (
@@ -386,6 +386,8 @@ def _judge(
     judgings = []
     with Session(experiment) as session:
         check_prompts(judge)
+        for warning in warn_of_missing_values(judge, judge.templates):
+            display.line(warning, alarm=True)
         session.judge_engines  # noqa: B018 - an error leaves the folder as it was, without a log
         for one, log in zip(answered, folders, strict=True):
             with (

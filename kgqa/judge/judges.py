@@ -222,6 +222,11 @@ class ModelJudge(AnyJudge):
     def forms(self) -> list[Form]:
         return [self.find_form(name) for name, _ in self.role_forms.values()]
 
+    @property
+    def prompt_values(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the values that the prompt of each form should show, by template."""
+        return {form.template: ("question", "answer", form.compared) for form in self.forms}
+
     async def poll(
         self, judged: JudgedAnswer, *, swapped: bool = False, temperature: float = 0.0
     ) -> Verdict:

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -24,8 +24,8 @@ from kgqa.types import Json, Message, Prompt
 from kgqa.util.digests import text_digest
 from kgqa.util.places import own_prompt_folders, package_conf, prompt_folders, shipped_prompts
 
-# the input of a call is the first of these values that kgqa's template uses
-INPUTS = ("question", "query", "passage", "text")
+# values that choose a wording, and those of the reply of a dry run: a prompt can do without
+_OPTIONAL = {"again", "swapped", "number", "prefill"}
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -104,21 +104,33 @@ def template_names() -> list[str]:
     )
 
 
-def find_missing_inputs() -> dict[Path, str]:
-    """Return the user's copies of kgqa's templates without the input that the original shows, and its name."""
-    from jinja2 import TemplateSyntaxError
+def find_missing_values(
+    needs: Mapping[str, Collection[str]] | None = None, names: Collection[str] | None = None
+) -> dict[Path, list[str]]:
+    """Return the user's templates that do not show all values they should, with these values.
+
+    Copies of kgqa's templates should show the values of the original, and others those of `needs`, by template.
+    names: only these templates.
+    """
+    from jinja2 import TemplateSyntaxError, meta
 
     gaps = {}
     for folder, file in _list_own_files():
-        original = shipped_prompts() / file.relative_to(folder)
-        if not original.is_file():
+        name = file.relative_to(folder).with_suffix("").as_posix()
+        if names is not None and name not in names:
             continue
-        values = _list_values(original)
-        expected = next((name for name in INPUTS if name in values), None)
+        original = shipped_prompts() / f"{name}.j2"
+        expected = set((needs or {}).get(name, ()))
+        if original.is_file():
+            expected = meta.find_undeclared_variables(_parse(original)) - _OPTIONAL
         # a broken template is reported when it is rendered
         with suppress(TemplateSyntaxError):
-            if expected is not None and expected not in _list_values(file):
-                gaps[file] = expected
+            tree = _parse(file)
+            includes = any(meta.find_referenced_templates(tree))
+            missing = sorted(expected - meta.find_undeclared_variables(tree))
+            # an included template can use every value
+            if missing and not includes:
+                gaps[file] = missing
     return gaps
 
 
@@ -170,16 +182,6 @@ def _find_text_outside(nodes: Sequence[Node]) -> str | None:
         if text := part.data.strip():
             return text.splitlines()[0]
     return None
-
-
-def _list_values(file: Path) -> set[str]:
-    """Return the names of the values that a template uses."""
-    from jinja2 import meta
-
-    parsed = _parse(file)
-    values = meta.find_undeclared_variables(parsed)
-    # an included template can use every input
-    return values.union(INPUTS) if list(meta.find_referenced_templates(parsed)) else values
 
 
 def _parse(file: Path) -> ParsedTemplate:

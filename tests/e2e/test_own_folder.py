@@ -587,6 +587,17 @@ def test_prompt_of_a_judge_is_tried_before_a_call(kgqa: Run, tmp_path: Path) -> 
     assert not (tmp_path / "run" / "verdicts.jsonl").exists()
 
 
+def test_values_that_a_judges_prompt_lacks_are_named(kgqa: Run, tmp_path: Path) -> None:
+    kgqa("new judge mine")
+    template = tmp_path / "prompts" / "mine" / "verdict.j2"
+    template.write_text(template.read_text("utf-8").replace("{{ answer }}", ""), "utf-8")
+    warning = "warning: prompts/mine/verdict.j2 does not use answer. The model does not see it."
+    words = "dataset=demo engine=scripted limit=3"
+    assert kgqa(f"run method=golden judge=mine {words} output_dir=run").count(warning) == 1
+    judged = "judge=mine model=smollm2_135m engine=scripted"
+    assert kgqa(f"evaluate run {judged}").count(warning) == 1
+
+
 def test_judge_without_forms_makes_no_call(kgqa: Run, tmp_path: Path) -> None:
     text = JUDGE.format(code="return Verdict('correct')").replace("role_forms", "roles_of")
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")

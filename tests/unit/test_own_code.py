@@ -26,7 +26,7 @@ from kgqa.config.user_code import find_user_parts, hash_user_code
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, UsageError
 from kgqa.identity.program_code import program_hash, user_code
-from kgqa.prompting import find_missing_inputs, find_unsent_text, render
+from kgqa.prompting import find_missing_values, find_unsent_text, render
 from kgqa.system.models import list_presets
 from kgqa.util.plugins import import_code, import_member
 from tests.unit.files import refusal, write
@@ -279,18 +279,28 @@ def test_template_needs_a_block_for_a_message() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "missing"),
     [
-        pytest.param("reader/answer", "Answer this.", "question", id="no question"),
-        pytest.param("reader/answer", "Q: {{ question }}", None, id="no context"),
+        pytest.param("reader/answer", "Answer this.", ["context", "question"], id="no input"),
+        pytest.param("reader/answer", "Q: {{ question }}", ["context"], id="no context"),
         pytest.param("reader/answer", "{% include 'mine/start.j2' %}", None, id="include"),
         pytest.param("reader/answer", "{{ question", None, id="broken"),
-        pytest.param("corag/sub_answer", "{{ documents }}", "query", id="no query"),
-        pytest.param("trace/extract", "{{ title }}", "text", id="no text"),
+        pytest.param("corag/sub_answer", "{{ documents }}", ["query"], id="no query"),
+        pytest.param(
+            "trace/select_released",
+            "{{ question }} {{ options }}",
+            ["examples", "may_stop", "so_far", "unit"],
+            id="several",
+        ),
+        pytest.param("judge/kgp", "{{ question }} {{ golds }}", ["answer"], id="judge"),
+        pytest.param("mine/verdict", "{{ question }}", ["answer", "golds"], id="own judge"),
         pytest.param("mine/ask", "Answer this.", None, id="own"),
     ],
 )
-def test_copy_without_its_input_is_named(name: str, text: str, missing: str | None) -> None:
+def test_values_that_a_prompt_lacks_are_named(
+    name: str, text: str, missing: list[str] | None
+) -> None:
     file = write(f"prompts/{name}.j2", f"{{% block user %}}{text}{{% endblock %}}")
-    assert find_missing_inputs() == ({file: missing} if missing else {})
+    needs = {"mine/verdict": ("question", "answer", "golds")}
+    assert find_missing_values(needs) == ({file: missing} if missing else {})
 
 
 @pytest.mark.parametrize(
@@ -329,7 +339,7 @@ def test_template_without_use_is_named(name: str, code: str, hint: str | None) -
 @pytest.mark.parametrize(
     ("name", "warning"),
     [
-        ("answer.j2", "prompts/reader/answer.j2 does not use question"),
+        ("answer.j2", "prompts/reader/answer.j2 does not use context, question"),
         ("answr.j2", "prompts/reader/answr.j2: no method renders this template. Did you mean"),
     ],
     ids=["no question", "misspelled"],
