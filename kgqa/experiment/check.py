@@ -78,7 +78,7 @@ def check(session: Session, *, servers: bool = False) -> Leaks:
     if "graph" in needed:
         session.linker  # noqa: B018 - builds it
     _check_rankers(session, needed)
-    _check_templates(session)
+    try_own_prompts(session)
     lacking = count_without_passages(experiment)
     if servers:
         check_servers(session)
@@ -105,7 +105,7 @@ def _find_remarks(experiment: Experiment, lacking: int) -> Iterator[str]:
             yield f"warning: {warning}"
 
 
-def _check_templates(session: Session) -> None:
+def try_own_prompts(session: Session) -> None:
     """Raise PromptError if the method's prompts of the user are invalid. A replay makes no calls to try them with."""
     if list_own_templates() and not isinstance(session.cache, StoredCalls):
         # slow to import, and only for the user's prompts

@@ -16,8 +16,8 @@ from kgqa.config.composing import ONLY_CELL
 from kgqa.config.files import flatten, format_yaml, load_yaml
 from kgqa.config.overrides import override_values
 from kgqa.config.settings import read_settings
-from kgqa.errors import ConfigError, DataError, KgqaError, MissingWeights, UsageError
-from kgqa.experiment.check import check
+from kgqa.errors import ConfigError, DataError, KgqaError, MissingWeights, PromptError, UsageError
+from kgqa.experiment.check import check, try_own_prompts
 from kgqa.experiment.composing import choose_nodes, compose_experiment
 from kgqa.experiment.dry_run import Shared, plan_calls
 from kgqa.experiment.engines import Pool
@@ -43,6 +43,8 @@ MODELS = ("model", "engine", "roles", "judge")
 MIXED = {"dataset", "collection", "kg"}
 # methods that run a program of the user
 OUTSIDE = ("command", "function")
+# keys that decide which prompts a cell renders
+PROMPTING = ("method", "kg", "judge", "prompts")
 # keys that select questions
 SELECTING = ("sample", "sample_by", "ids", "shard", "limit", "seed")
 
@@ -257,6 +259,31 @@ def check_settings(cells: Sequence[Cell]) -> None:
             problems[key] = _find_wrong_setting(experiment_of(cell))
         results.append((cell.number, problems[key]))
     _refuse_cells(results, ConfigError)
+
+
+def check_own_prompts(cells: Sequence[Cell]) -> None:
+    """Raise ConfigError with every cell of which a prompt of the user is invalid, before the first cell runs."""
+    problems, results = dict[str, str](), list[tuple[int, str]]()
+    for cell in cells:
+        # cells with other data or models render the same prompts
+        key = json.dumps([cell.config.get(key) for key in PROMPTING], sort_keys=True)
+        if key not in problems:
+            problems[key] = _find_invalid_prompt(experiment_of(cell))
+        results.append((cell.number, problems[key]))
+    _refuse_cells(results, ConfigError)
+
+
+def _find_invalid_prompt(experiment: Experiment) -> str:
+    """Return the error of a prompt of the user, or ""."""
+    try:
+        with Session(experiment) as session:
+            try_own_prompts(session)
+    except PromptError as error:
+        return str(error)
+    except KgqaError:
+        # the cell reports it when it runs
+        return ""
+    return ""
 
 
 def _find_wrong_setting(experiment: Experiment) -> str:

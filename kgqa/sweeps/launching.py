@@ -20,8 +20,10 @@ from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display, PlainLines
 from kgqa.runtime.monitor import log_event, monitor_work
+from kgqa.scoring.questions import METRICS
 from kgqa.sweeps.cells import (
     check_data,
+    check_own_prompts,
     check_settings,
     experiment_of,
     group_by_models,
@@ -161,15 +163,18 @@ def run_in_folder(
     key: sets the folder's name, for messages.
 
     Raises:
-        ConfigError: a cell has a wrong value, two cells would write one run's folder, or the sweep's is another's or in
-            use.
+        ConfigError: a metric of the user is invalid, a cell has a wrong value, two cells would write one run's folder,
+            or the sweep's is another's or in use.
         DataError: data of a cell is missing on this machine.
     """
     with display.stage("checking the cells", None, None):
+        # reads those of the user, which the sweep's report needs on this machine with any launcher
+        list(METRICS)
         check_settings(cells)
         if launcher_of(hydra) == "basic":
             # jobs of a launcher can run on machines with other files
             check_data(cells)
+            check_own_prompts(cells)
         place_cells(cells)
     sweep = Sweep(path=sweep_path(name, cells, key), command=command, axes=axes, cells=[])
     with open_sweep(sweep, cells, key):

@@ -861,6 +861,36 @@ def test_wrong_value_of_a_cell_is_named_first(kgqa: Kgqa, words: str, reason: st
     assert not list(Path("outputs").rglob("*.json*"))
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("{{ question", "v/reader/answer.j2:1: "), ("{{ quesion }}", "v/reader/answer.j2:1: 'quesion' is undefined.")],
+    ids=["syntax", "unknown value"],
+)  # fmt: skip
+def test_invalid_prompt_of_a_cell_is_named_first(kgqa: Kgqa, text: str, reason: str) -> None:
+    write_file("v/reader/answer.j2", f"{{% block user %}}{text}{{% endblock %}}")
+    words = ("method=golden,no_context", "prompts=shipped,v", "limit=1")
+    ran = kgqa("run", "-m", *words, "sweep.name=s", *QUICK)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"kgqa: no cell was run. cell 1, 3: {reason}")
+    assert ran.err.count("reader/answer.j2") == 1
+    assert not Path("outputs/sweeps").exists()
+
+
+def test_wrong_metric_leaves_the_report_of_a_sweep(kgqa: Kgqa) -> None:
+    words = ("run", "-m", "method=golden,no_context", "limit=1", "sweep.name=s", *QUICK)
+    assert kgqa(*words).code == 0
+    report = Path("outputs/sweeps/s/report.md")
+    text = report.read_text(encoding="utf-8")
+    write_file("conf/metric/mine.yaml", "_target_: second_em.one\nlabel: EM\n")
+    write_file("second_em.py", "def one(question, answer):\n    return 1.0\n")
+    ran = kgqa(*words)
+    assert (ran.code, ran.out) == (2, "")
+    file = Path("conf/metric/mine.yaml").resolve()
+    assert ran.err.startswith(f"kgqa: {file}: kgqa has a score with the label EM. ")
+    assert ran.err.count("\n") == 1
+    assert report.read_text(encoding="utf-8") == text
+
+
 def test_missing_data_of_all_cells_is_named_first(
     kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
