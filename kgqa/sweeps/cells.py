@@ -16,7 +16,15 @@ from kgqa.config.composing import ONLY_CELL
 from kgqa.config.files import flatten, format_yaml, load_yaml
 from kgqa.config.overrides import override_values
 from kgqa.config.settings import read_settings
-from kgqa.errors import ConfigError, DataError, KgqaError, MissingWeights, PromptError, UsageError
+from kgqa.errors import (
+    ConfigError,
+    DataError,
+    KgqaError,
+    MissingWeights,
+    PromptError,
+    UsageError,
+    nearest,
+)
 from kgqa.experiment.check import check, try_own_prompts
 from kgqa.experiment.composing import choose_nodes, compose_experiment
 from kgqa.experiment.dry_run import Shared, plan_calls
@@ -208,11 +216,18 @@ def skip_if_finished(cell: Cell, session: Session) -> bool:
 
 
 def check_metric(key: str, metric: str) -> None:
-    """Raise ConfigError if there is no such score."""
+    """Raise ConfigError if there is no such score, or a lower value of it is better."""
     scores = [name for name, score in METRICS.items() if not score.lower_is_better]
-    if metric not in (*scores, "judge") and not re.fullmatch(r"recall@[1-9]\d*", metric):
-        problem = f"{key}={metric}" if metric else f"{key}= is missing"
-        raise ConfigError(f"{problem}: choose from {', '.join(scores)}, judge, recall@K")
+    choices = [*scores, "judge", "recall@K"]
+    if metric in choices[:-1] or re.fullmatch(r"recall@[1-9]\d*", metric):
+        return
+    problem = f"{key}={metric}" if metric else f"{key}= is missing"
+    hint = nearest(metric, choices)
+    if metric in METRICS:
+        problem += ": a lower value is better, and kgqa maximizes"
+    elif hint.startswith("Did"):
+        raise ConfigError(f"{problem}: no such score. {hint}")
+    raise ConfigError(f"{problem}: choose from {', '.join(choices)}")
 
 
 def place_cells(cells: Sequence[Cell]) -> None:
