@@ -72,6 +72,7 @@ def _run(arguments: Sequence[str]) -> int:
     args = command.parse(words)
 
     from kgqa.cli.terminal import Terminal
+    from kgqa.config.files import find_misspelled_groups
     from kgqa.config.overrides import find_repeated, override_key
     from kgqa.runtime.display import log_lines
     from kgqa.util.variables import find_misspelled
@@ -79,6 +80,12 @@ def _run(arguments: Sequence[str]) -> int:
     writes_data = any(getattr(args, option, False) for option in ("json", "stdio", "cfg"))
     terminal = Terminal(sys.stderr if writes_data else sys.stdout)
     terminal.warn(find_misspelled(os.environ))
+    # kgqa doctor lists them
+    if command.name != "doctor":
+        terminal.warn(
+            f"{folder}: kgqa reads no folder of this name. Did you mean {target}?"
+            for folder, target in find_misspelled_groups().items()
+        )
     for override in find_repeated(args.overrides):
         key = override_key(override)
         terminal.line(f"warning: {key}= is set more than once. The last one counts: {override}")

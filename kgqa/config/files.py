@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache, lru_cache
 from itertools import takewhile
 from pathlib import Path
@@ -15,6 +16,7 @@ from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
 from kgqa.util.places import conf_folders, package_conf, package_folder, user_folder
 from kgqa.util.plugins import installed_components, module_root
+from kgqa.util.variables import SIMILARITY
 from kgqa.util.yaml_files import parse_yaml, read_yaml_text
 
 # a component: its `_target_` and the values it is built with
@@ -45,6 +47,22 @@ def group_names() -> tuple[str, ...]:
     """Return the names of the groups, without looking for the names in them."""
     names = {folder.name for folder in package_conf().iterdir() if folder.is_dir()} - {"reproduce"}
     return tuple(sorted(names | SECOND.keys()))
+
+
+def find_misspelled_groups() -> dict[Path, Path]:
+    """Return the folders with configurations in the user's conf/ that kgqa does not read, and the one that is meant.
+
+    A folder with a name that is not close to a group is probably of another program.
+    """
+    names = {*group_names(), "metric"} - SECOND.keys()
+    targets = {}
+    for conf in conf_folders()[:-1]:
+        for folder in sorted(conf.iterdir()):
+            if folder.name not in names and any(folder.glob("*.y*ml")):
+                near = get_close_matches(folder.name.casefold(), names, n=1, cutoff=SIMILARITY)
+                if name := SECOND.get(folder.name) or next(iter(near), None):
+                    targets[folder] = conf / name
+    return targets
 
 
 def config_files(group: str) -> dict[str, Path]:

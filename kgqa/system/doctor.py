@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from kgqa.config import building as parts
 from kgqa.config.building import check_node, errors_name
-from kgqa.config.files import SECOND, config_files, groups, is_own
+from kgqa.config.files import SECOND, config_files, find_misspelled_groups, groups, is_own
 from kgqa.config.keys import load_node
 from kgqa.config.scaffolding import find_unused_templates
 from kgqa.errors import ConfigError, DataError, UsageError, nearest
@@ -186,6 +186,9 @@ def _own_files() -> Iterator[Diagnosis]:
     for metric, reason in check_own_metrics().items():
         text = reason or os.path.relpath(metric)
         yield Diagnosis("own files", metric.stem, "gap" if reason else "ok", text)
+    for folder, target in find_misspelled_groups().items():
+        text = f"{folder}: kgqa reads no folder of this name"
+        yield Diagnosis("own files", folder.name, "gap", text, f"move its files to {target}")
 
 
 def _own_templates() -> Iterator[Diagnosis]:

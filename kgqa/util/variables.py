@@ -19,7 +19,7 @@ VARIABLES = (
     "KGQA_SESSION",
     "KGQA_TRAINED",
 )
-# a smaller similarity is probably a variable of another program
+# a smaller similarity is probably a variable or a folder of another program
 SIMILARITY = 0.8
 
 

@@ -377,6 +377,32 @@ def test_plan_counts_questions_without_a_score(kgqa: Run, tmp_path: Path) -> Non
     assert abs(int(re.split("  +", planned)[2]) - 36) <= 1
 
 
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        pytest.param("metrics", "metric", id="plural"),
+        pytest.param("Judge", "judge", id="capital"),
+        pytest.param("retreiver", "retriever", id="typo"),
+        pytest.param("demonstrations_ranker", "ranker", id="second choice"),
+        pytest.param("metric", None, id="known"),
+        pytest.param("db", None, id="other program"),
+    ],
+)
+def test_misspelled_group_folder_is_named(
+    kgqa: Run, tmp_path: Path, name: str, target: str | None
+) -> None:
+    folder = tmp_path / "conf" / name
+    folder.mkdir(parents=True)
+    problem = f"conf/{name}: kgqa reads no folder of this name"
+    assert problem not in kgqa("evaluate last")
+    (folder / "mine.yaml").write_text("_target_: mine.one\n")
+    (tmp_path / "mine.py").write_text("def one(question, answer):\n    return 1.0\n")
+    warning = f"warning: {problem}. Did you mean conf/{target}?"
+    assert kgqa("evaluate last").count(warning) == (target is not None)
+    remedy = f"{problem}\n    → move its files to conf/{target}"
+    assert kgqa("doctor").count(remedy) == (target is not None)
+
+
 @pytest.mark.parametrize("parameters", ["answer", "question, answer, gold", "*, question, answer"])
 def test_metric_of_other_parameters_is_named(kgqa: Run, tmp_path: Path, parameters: str) -> None:
     (tmp_path / "mine.py").write_text(f"def one({parameters}):\n    return 1.0\n")
