@@ -372,10 +372,13 @@ def _judge(
         {override_group(override) for override in experiment.overrides},
     )
     assert judge is not None
+    engine = experiment.config["engine"]
     has_model = (
         experiment.config["roles"][ROLE]
         or all(judge.roles.values())
         or {"model", "engine"} <= groups
+        # the rules give the verdicts, with any model
+        or (engine["_target_"] == SCRIPTED_TARGET and engine.get("rules"))
     )
     if any(one.config is not None for one in answered) and not has_model and SERVER not in groups:
         missing = " and ".join(f"{name}=NAME" for name in ("model", "engine") if name not in groups)

@@ -332,6 +332,13 @@ def test_finished_run_is_judged_once(kgqa: Kgqa) -> None:
     assert verdicts(folder) == dict(zip(IDS, ["incorrect", None, "correct"], strict=True))
 
 
+def test_scripted_verdicts_need_no_model(kgqa: Kgqa) -> None:
+    folder = answered(kgqa)
+    rules = "engine=scripted", "engine.rules=rules.jsonl"
+    assert kgqa("evaluate", str(folder), "judge=three_way", *rules).code == 0
+    assert verdicts(folder) == dict(zip(IDS, ["incorrect", None, "correct"], strict=True))
+
+
 def test_verdict_that_is_unreadable_is_unscored(kgqa: Kgqa) -> None:
     folder = answered(kgqa)
     silent = write_rules([(".", "INCORRECT or CORRECT")], "silent.jsonl")
