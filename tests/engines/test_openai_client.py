@@ -125,6 +125,22 @@ def test_failed_last_call_is_no_lost_server(serving: Serving, status: int) -> No
     assert server.answered == {"Hello": 1}
 
 
+def test_calls_that_always_fail_end_after_a_test(serving: Serving) -> None:
+    """They do not wait for `server_timeout`: a test request after some failures shows that the server works."""
+    server = serving(always=poisoned(refuse(500, "the dog ate it")))
+    errors = asked(server, [CALLS[0], CALLS[0]], server_timeout=3600.0)
+    assert {type(error) for error in errors} == {EngineError}
+    assert {str(error).partition(":")[0] for error in errors} == {
+        "the server answers a test call, but not this call"
+    }
+
+
+def test_server_that_fails_every_call_is_retried(serving: Serving) -> None:
+    """A test request that fails, too, is no reason to give up."""
+    server = serving(*[refuse(500, "restarting")] * 9)
+    assert texts(asked(server, CALLS[:1], server_timeout=60.0)) == REPLIES[:1]
+
+
 def test_timeout_of_zero_ends_at_the_first_failure(serving: Serving) -> None:
     """Messages about an unreachable server recommend it. A server that answers needs no patience."""
     assert texts(asked(serving(), list(CALLS), server_timeout=0)) == REPLIES

@@ -54,13 +54,14 @@ class Hold:
     policy: RetryPolicy
     # of the server: a call that fails sees whether others were answered meanwhile
     answers: int = 0
+    # since the server was held
+    failures: int = 0
     # of the one call that tries a held server
     _trial: asyncio.Lock = field(default_factory=asyncio.Lock)
     # calls, with the one that tries
     _waiting: int = 0
     # when the server was held; None: it is not
     _since: float | None = None
-    _failures: int = 0  # since then
     # when the next attempt can start
     _next: float = 0.0
     _cause: str = ""
@@ -101,15 +102,15 @@ class Hold:
         """
         now = time.monotonic()
         if self._since is None:
-            self._since, self._failures = now, 0
+            self._since, self.failures = now, 0
             add_wait(self.describe)
         elif not is_trial:
             # sent before the server was held
             return False
-        self._failures += 1
+        self.failures += 1
         self._cause = cause
         left = self._since + self.policy.find_limit(is_closed=is_closed) - now
-        pause = after or self.policy.pause(self._failures)
+        pause = after or self.policy.pause(self.failures)
         # the last attempt is at the end of the time
         self._next = now + min(pause, max(left, 0.0))
         return left <= ALMOST or after > left

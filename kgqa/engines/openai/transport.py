@@ -45,6 +45,8 @@ UNKNOWN = "the server does not know the model or the path"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # without a proxy
 BUSY = frozenset({RATE_LIMITED, 503, 529})  # statuses of an overloaded server
 RETRIED = frozenset({408, 409, 425, RATE_LIMITED})  # and 500 to 599
+# failures of a server in a row after which a test request shows whether it works
+ENOUGH = 3
 
 
 class Refused(EngineError):
@@ -163,8 +165,8 @@ class Transport:
 
         Args:
             read: raises ValueError for a response that a working server never sends.
-            make_test: returns a small request. After `server_timeout` seconds it shows whether the server or this
-                request is the reason.
+            make_test: returns a small request. After `ENOUGH` failures, and after `server_timeout` seconds, it shows
+                whether the server or this request is the reason.
             salt: separates equal requests that need different replies.
 
         Raises:
@@ -174,7 +176,7 @@ class Transport:
             EngineError: all attempts failed while the server answered others.
             ServerLost: the server has failed for `server_timeout` seconds.
         """
-        own, is_tested = 0, False
+        own, failures, is_tested = 0, 0, False
         while True:
             async with self._hold.turn() as is_trial:
                 started, answers = time.perf_counter(), self._hold.answers
@@ -187,8 +189,13 @@ class Transport:
                     raise
                 except Failure as error:
                     failure = error
-                    is_own = error.is_own and self._hold.answers > answers
+                    failures += 1
+                    is_own = error.is_own and (is_tested or self._hold.answers > answers)
                     is_over = not is_own and self._is_over(error, is_trial=is_trial)
+            if is_own and is_tested:
+                raise EngineError(
+                    f"the server answers a test call, but not this call: {failure}"
+                ) from failure
             if is_own:
                 own += 1
                 if own > self.policy.retries:
@@ -197,18 +204,24 @@ class Transport:
                     ) from failure
                 failure.log("retry")
                 await asyncio.sleep(self.policy.pause(own))
-            elif is_over:
-                if is_tested:
-                    raise EngineError(
-                        f"the server answers a test call, but not this call: {failure}"
-                    ) from failure
-                if not (failure.is_own and make_test):
-                    raise self._explain(failure) from failure
-                try:
-                    await self._attempt(path, make_test(), read)
-                except (Failure, Refused):
-                    raise self._explain(failure) from failure
-                is_tested = True
+                continue
+            if (
+                failure.is_own
+                and make_test
+                and (is_over or (failures > 1 and self._hold.failures >= ENOUGH))
+            ):
+                is_tested = await self._passes(path, make_test(), read)
+            if is_over and not is_tested:
+                raise self._explain(failure) from failure
+
+    async def _passes(self, path: str, test: Mapping[str, Json], read: Callable[[Json], T]) -> bool:
+        """Return whether the server answers a test request. If it does, release all calls."""
+        try:
+            await self._attempt(path, test, read)
+        except (Failure, Refused):
+            return False
+        self._hold.succeed(is_trial=True)
+        return True
 
     async def find_status(self, path: str, body: Mapping[str, Json]) -> int | None:
         """Return the status of the response to one request, or None without a response."""
