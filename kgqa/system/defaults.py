@@ -141,7 +141,10 @@ def _choose_served(served: ServedModels, config: Config, *, is_model_named: bool
         variable = config["engine"]["api_key_env"]
         reason = f": {served.rejection.rstrip('.')}" if served.rejection else ""
         has_key = bool(os.environ.get(variable))
-        if served.rejection.startswith("401"):
+        if served.rejection.startswith(("502", "503", "504")):
+            # a proxy answers for the server
+            remedy = "The server behind this address is down. Start it, or wait until it is ready."
+        elif served.rejection.startswith("401"):
             # every request needs a valid key, so that a model's name does not help
             remedy = f"Check the address and {'the key in' if has_key else 'set'} {variable}."
         elif has_key:

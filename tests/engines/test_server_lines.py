@@ -106,12 +106,16 @@ def first_line(capfd: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -
             Site(VLLM, KEY), "/v1", "",
             f"{DENIED} Check the address and set OPENAI_API_KEY.",
         ),
+        (
+            Site({}, other=(502, {"detail": "Bad Gateway"})), "/v2", "",
+            "kgqa: {}/v2 does not list its models: 502 Bad Gateway. The server behind this address is down.",
+        ),
         (Site({}), "/v2", "", "kgqa: {}/v2 does not list its models: 404 Not Found. Check the address, set OPENAI_"),
         (Site({}, other=(301, {}), **ELSEWHERE), "/v1", "", "kgqa: {}/v1 does not list its models: the server"),
     ],
     ids=[
         "vllm", "vllm-without-v1", "vllm-behind-proxy", "sglang", "llamacpp", "ollama", "two-models", "litellm",
-        "hosted", "azure", "right-key", "wrong-key", "no-key", "wrong-path", "redirect",
+        "hosted", "azure", "right-key", "wrong-key", "no-key", "down", "wrong-path", "redirect",
     ],
     indirect=["address"],
 )  # fmt: skip

@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
+import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiohttp import ClientConnectorDNSError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kgqa.engines.openai.messages import _ROWS, _read_words, find_lengths, find_meaning
+from kgqa.engines.openai.transport import _reason
 
 TOO_LONG: dict[str, tuple[int, dict[str, Any], tuple[int, int] | None]] = {
     "OpenAI": (400, {"message": "This model's maximum context length is 4097 tokens. However, your messages resulted in 7575 tokens. Please reduce the length of the messages.", "code": "context_length_exceeded"}, (7575, 4097)),
@@ -131,3 +135,9 @@ def test_any_error_is_read(error: Any) -> None:
         None, "too_long", "filtered", "limited", "used_up", "key", "tools",
     )  # fmt: skip
     find_lengths({"message": error, "n_prompt_tokens": error, "n_ctx": error})
+
+
+def test_unknown_host_has_a_short_reason() -> None:
+    place: Any = SimpleNamespace(host="no.invalid", port=80, ssl=True)
+    cause = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    assert _reason(ClientConnectorDNSError(place, cause)) == "Name or service not known"

@@ -11,6 +11,7 @@ import errno
 import json
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -462,6 +463,9 @@ def _reason(error: Exception) -> str:
     cause = getattr(error, "os_error", None)
     if isinstance(cause, ConnectionError) and cause.errno:
         return os.strerror(cause.errno)
+    if isinstance(cause, socket.gaierror) and cause.strerror:
+        # a wrong name of a host: aiohttp adds its own settings to the text
+        return str(cause.strerror)
     return str(error) or type(error).__name__
 
 
