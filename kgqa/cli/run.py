@@ -86,7 +86,8 @@ def _show_summary(experiment: Experiment, executed: Executed, terminal: Terminal
     if metrics.retrieval and metrics.retrieval.alarm:
         terminal.line(f"alarm: {metrics.retrieval.alarm}", alarm=True)
     if metrics.failed:
-        where = f"kgqa show {executed.run.folder} --failed (log: {executed.run.folder / LOG})"
-        terminal.line(
-            f"failed questions: {where}. Run the same command again to retry them.", alarm=True
-        )
+        # a line each, so that a narrow terminal does not break a path
+        folder = executed.run.folder
+        terminal.line(f"failed questions: kgqa show {folder} --failed", alarm=True)
+        terminal.line(f"log: {folder / LOG}", alarm=True)
+        terminal.line("Run the same command again to retry them.", alarm=True)

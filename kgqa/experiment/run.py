@@ -224,7 +224,8 @@ def _explain_failures(
     if metrics.failed <= limit * metrics.questions:
         return None
     count = f"{metrics.failed} of {metrics.questions} questions failed"
-    return f"{count}, above max_failure_rate={limit:g}: {errors[0]}"
+    beyond = f"above max_failure_rate={limit:g}, so the scores are not valid"
+    return f"{count}, {beyond}: {errors[0]}"
 
 
 def find_finished_run(session: Session) -> FinishedRun | None:

@@ -475,8 +475,17 @@ def test_run_without_any_answer_has_no_score_and_fails(kgqa: Kgqa, fail: Fail) -
     fail(4)
     ran = kgqa(*FAILING)
     assert ran.code == 2
-    assert "4 of 4 questions failed, above max_failure_rate=0.05" in ran.out + ran.err
+    assert (
+        "4 of 4 questions failed, above max_failure_rate=0.05, so the scores are not valid"
+        in ran.out + ran.err
+    )
     assert "EngineError: no reply" in ran.out + ran.err
+    lines = ran.out.splitlines()
+    at = lines.index(f"failed questions: kgqa show {ran.folder} --failed")
+    assert lines[at + 1 : at + 3] == [
+        f"log: {ran.folder}/log.jsonl",
+        "Run the same command again to retry them.",
+    ]
     assert not [
         line for line in (ran.out + ran.err).splitlines() if line.startswith(("EM ", "F1 "))
     ]
