@@ -50,7 +50,6 @@ from kgqa.report.page import notebook_html
 from kgqa.report.questions import Row, call_rows, prediction_rows
 from kgqa.report.run_report import sections
 from kgqa.report.section import markdown
-from kgqa.report.shares import read_judge
 from kgqa.runtime.display import Display, PlainLines, log_lines
 from kgqa.scoring.comparison import ALPHA, DIFFERENCE, HOLM, POWER, check_correction
 from kgqa.sweeps.grid import SweepRequest, run_sweep
@@ -66,7 +65,7 @@ class Run:
 
     @property
     def metrics(self) -> Metrics:
-        """Return `metrics.json`: scores in percent with intervals, costs, retrieval, the judge."""
+        """Return `metrics.json`: scores in percent with intervals, costs, retrieval, the last judge."""
         return self._find_finished.metrics
 
     @property
@@ -75,7 +74,7 @@ class Run:
 
         "judge" is the accuracy by the last judge of the answers, if there is one.
         """
-        judge = read_judge(self.folder, self.metrics)
+        judge = self.metrics.judge
         return {**self.metrics.scores, **({"judge": judge.accuracy} if judge else {})}
 
     @cached_property
@@ -124,7 +123,7 @@ class Run:
         """
         return find_question(self.folder, id)
 
-    @cached_property
+    @property
     def _find_finished(self) -> FinishedRun:
         return FinishedRun.read(self.folder)
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from kgqa.artifacts.metrics import UNDEFINED, Estimate, JudgeMetrics, LabelAgreement, ScoreSummary
+from kgqa.artifacts.metrics import (
+    UNDEFINED,
+    Estimate,
+    JudgeMetrics,
+    LabelAgreement,
+    Metrics,
+    ScoreSummary,
+)
 from kgqa.artifacts.schema import Artifact, Number, as_json, check_json, omit_none, read_json
+from kgqa.artifacts.verdicts import find_judge
 from kgqa.errors import DataError
 from kgqa.types import Json
 from kgqa.util.text import score_text
@@ -115,3 +123,28 @@ def read_evaluation(folder: Path, scores: ScoreSummary) -> Evaluation | None:
     if compared[0] != compared[1]:
         return None
     return check_json(Evaluation, {**record, "scores": summary}, str(file), remedy)
+
+
+def read_judged_metrics(folder: Path) -> Metrics:
+    """Read the metrics of a run, with the judge of the verdicts in its folder.
+
+    `kgqa run` and `kgqa evaluate` both replace the verdicts, and each writes its own summary of them. The summary of
+    other verdicts is not used.
+
+    Raises DataError: the run is not finished, or a file is damaged.
+    """
+    metrics = Metrics.read(folder)
+    identity = find_judge(folder)
+    if identity is None:
+        return metrics.replace(judge=None)
+    evaluation = read_evaluation(folder, metrics)
+    summaries = [judge for judge in (evaluation and evaluation.judge, metrics.judge) if judge]
+    judges = [judge for judge in summaries if judge.identity == identity] or [
+        # written before summaries had it
+        judge
+        for judge in summaries
+        if judge.identity is None
+    ]
+    # both of the same judge: a second attempt has fewer answers without a verdict, and only an evaluation has a
+    # correction by labels
+    return metrics.replace(judge=min(judges, key=lambda judge: judge.unscored, default=None))

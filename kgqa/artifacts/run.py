@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from kgqa.artifacts.evaluation import read_judged_metrics
 from kgqa.artifacts.manifest import Manifest, check_hash
 from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS
@@ -85,6 +86,7 @@ def read_settings(folder: Path) -> dict[str, str]:
 class FinishedRun:
     """A finished run.
 
+    metrics: with the judge of the verdicts in its folder, also if it is of a later `kgqa evaluate`.
     shares: the scores of each question by metric, if this process made the run. They are not in its files.
     """
 
@@ -98,7 +100,7 @@ class FinishedRun:
     @classmethod
     def read(cls, folder: Path) -> FinishedRun:
         """Read a finished run. Raises DataError: it is none, is damaged, or its predictions changed after scoring."""
-        metrics, manifest = Metrics.read(folder), Manifest.read(folder)
+        metrics, manifest = read_judged_metrics(folder), Manifest.read(folder)
         predictions = folder / PREDICTIONS
         if (
             metrics.predictions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -58,15 +58,29 @@ class Judgement(Artifact):
 
 def read_verdicts(folder: Path) -> dict[str, Judgement]:
     """Read the verdicts by question in the file's order. Raises DataError if there are none, or a line is damaged."""
-    file, command = folder / VERDICTS, f"kgqa evaluate {folder} judge=three_way"
-    if not file.is_file():
-        raise DataError(f"{folder}: no {VERDICTS}. Judge the run first: {command}")
-    lines = read_lines(file, remedy := f"Judge the run again: {command}")
-    verdicts = (
-        check_json(Judgement, line, f"{location}: not a verdict", remedy)
-        for location, line in lines
-    )
-    return {verdict.question_id: verdict for verdict in verdicts}
+    if not (folder / VERDICTS).is_file():
+        raise DataError(f"{folder}: no {VERDICTS}. Judge the run first: {_write_command(folder)}")
+    return {verdict.question_id: verdict for verdict in _iterate_verdicts(folder)}
+
+
+def find_judge(folder: Path) -> str | None:
+    """Return the identity of the judge of the verdicts in a folder, None without verdicts.
+
+    Raises DataError: the first line is damaged.
+    """
+    if not (folder / VERDICTS).is_file():
+        return None
+    return next((verdict.judge for verdict in _iterate_verdicts(folder)), None)
+
+
+def _iterate_verdicts(folder: Path) -> Iterator[Judgement]:
+    remedy = f"Judge the run again: {_write_command(folder)}"
+    for location, line in read_lines(folder / VERDICTS, remedy):
+        yield check_json(Judgement, line, f"{location}: not a verdict", remedy)
+
+
+def _write_command(folder: Path) -> str:
+    return f"kgqa evaluate {folder} judge=three_way"
 
 
 def judge_of(verdicts: Mapping[str, Judgement]) -> str:

@@ -11,8 +11,8 @@ from itertools import islice, permutations, product
 from pathlib import Path
 from string import ascii_uppercase
 
+from kgqa.artifacts.evaluation import read_judged_metrics
 from kgqa.artifacts.manifest import Manifest
-from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import MADE_UP, UPPER_BOUNDS, find_cell, read_method
 from kgqa.artifacts.sweep import Cell, find_row
 from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
@@ -25,7 +25,6 @@ from kgqa.report.names import title_row
 from kgqa.report.page import Tables
 from kgqa.report.paper import name_entries, read_entry
 from kgqa.report.section import Section, Value, latex, markdown
-from kgqa.report.shares import read_judge
 from kgqa.report.warnings import find_doubts
 from kgqa.scoring.comparison import ALPHA, DIFFERENCE, HOLM, Difference, pair_runs
 from kgqa.scoring.corrected import share
@@ -378,18 +377,13 @@ def describe_runs(runs: Runs, names: Mapping[str, str]) -> list[str]:
         for run in repeats
         for text in (
             *([MADE_UP] if run.is_simulated else []),
-            *find_doubts(_read_judged(Path(run.name))),
+            *find_doubts(read_judged_metrics(Path(run.name))),
         )
     )
     for text, letters in group_texts(warnings).items():
         which = "" if len(letters) == len(runs) else f" ({', '.join(letters)})"
         lines.append(f"warning: {text}{which}")
     return lines
-
-
-def _read_judged(folder: Path) -> Metrics:
-    metrics = Metrics.read(folder)
-    return metrics.replace(judge=read_judge(folder, metrics))
 
 
 def name_by_differences(runs: Runs) -> dict[str, str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from kgqa.artifacts.evaluation import read_judged_metrics
 from kgqa.artifacts.manifest import check_hash
 from kgqa.artifacts.metrics import METRICS as METRICS_FILE
 from kgqa.artifacts.metrics import UNDEFINED, Metrics, Retrieval, Throughput
@@ -180,7 +181,7 @@ def _keep_folder_if_paid(session: Session, folder: RunFolder) -> Iterator[None]:
 def _read_metrics(folder: Path) -> Metrics | None:
     """Return the metrics of an earlier run of a folder, or None if there are none that can be read."""
     try:
-        return Metrics.read(folder)
+        return read_judged_metrics(folder)
     except DataError:
         return None
 

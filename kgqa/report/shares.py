@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from kgqa.artifacts.evaluation import EVALUATION, read_evaluation
-from kgqa.artifacts.metrics import JudgeMetrics, Metrics
+from kgqa.artifacts.metrics import JudgeMetrics
 from kgqa.artifacts.predictions import run_predictions
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import read_questions
-from kgqa.artifacts.verdicts import VERDICTS, read_verdicts
+from kgqa.artifacts.verdicts import read_verdicts
 from kgqa.scoring.questions import METRICS, collect_shares, score_questions
 
 Shares = Mapping[str, float | None]  # by question
@@ -50,17 +48,9 @@ def read_shares(run: FinishedRun) -> RunShares:
         for name, metric in METRICS.items()
         if reads_passages or metric.of != "passages"
     }
-    judge = read_judge(run.folder, run.metrics)
-    if judge and (run.folder / VERDICTS).is_file():
+    judge = run.metrics.judge
+    if judge:
         shares["judge"] = {
             key: judgement.share for key, judgement in read_verdicts(run.folder).items()
         }
     return RunShares((run.choices["dataset"], run.metrics.profile, *predictions), shares, judge)
-
-
-def read_judge(folder: Path, metrics: Metrics) -> JudgeMetrics | None:
-    """Return the judge's summary of a run, or that of a later `kgqa evaluate` of the same answers."""
-    if not (folder / EVALUATION).is_file():
-        return metrics.judge
-    evaluation = read_evaluation(folder, metrics)
-    return (evaluation.judge if evaluation else None) or metrics.judge

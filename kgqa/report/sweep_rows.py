@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import fsum
 from pathlib import Path
@@ -25,14 +25,9 @@ class DoneCell:
     cell: Cell
     run: FinishedRun
 
-    @cached_property
-    def judged_run(self) -> FinishedRun:
-        """Return the run with the judge of a later `kgqa evaluate`."""
-        return replace(self.run, metrics=self.run.metrics.replace(judge=self.read.judge))
-
     @property
     def metrics(self) -> Metrics:
-        return self.judged_run.metrics
+        return self.run.metrics
 
     @cached_property
     def read(self) -> RunShares:

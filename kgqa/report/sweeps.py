@@ -190,7 +190,7 @@ class SweepReport:
 
     def _list_once(self, list_texts: Callable[[FinishedRun], list[str]]) -> list[str]:
         groups = group_texts(
-            (cell.cell.number, text) for cell in self.done for text in list_texts(cell.judged_run)
+            (cell.cell.number, text) for cell in self.done for text in list_texts(cell.run)
         )
         return [
             text if len(numbers) == len(self.cells) else f"{text} ({_cells(numbers)})"
@@ -237,7 +237,7 @@ class SweepReport:
             *ends,
             "run",
         ]
-        runs = {each.cell.number: each.judged_run for each in self.done}
+        runs = {each.cell.number: each.run for each in self.done}
         rows: list[list[object]] = [[*header]]
         for cell in self.cells:
             row: dict[str, object] = {

@@ -17,7 +17,6 @@ from kgqa.artifacts.sweep import Cell
 from kgqa.config.overrides import override_values
 from kgqa.report.columns import describe_extraction, join_names
 from kgqa.report.reproduction import CellLine, Line, Order, Reproduction
-from kgqa.report.shares import read_judge
 from kgqa.report.warnings import name_doubts
 from kgqa.reproduce.cells import NEEDING, PlannedCell
 from kgqa.reproduce.differences import Row
@@ -102,7 +101,7 @@ def _correct(cells: Sequence[PlannedCell]) -> Iterator[tuple[str, str, str]]:
     """Yield the cells with labels: the accuracy by the judge of `kgqa evaluate`, and the corrected one."""
     for cell in cells:
         for run in cell.tests:
-            judge = read_judge(run.finished.folder, run.finished.metrics) if run.finished else None
+            judge = run.finished.metrics.judge if run.finished else None
             if judge and judge.corrected:
                 yield (
                     f"{cell.published.row} · {cell.published.column}",

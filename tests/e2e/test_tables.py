@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.api import load
 from tests.e2e.conftest import DEMO, QUICK, Kgqa, refused, run_in, write_rules
 
 METHODS = ("golden", "no_context")
@@ -150,6 +151,35 @@ def test_csv_of_a_sweep_has_a_later_judge(kgqa: Kgqa, sweep: str) -> None:
     with Path("s.csv").open(encoding="utf-8") as lines:
         accuracies = [row["judge accuracy"] for row in csv.DictReader(lines)]
     assert accuracies == ["0.0", "0.0"]
+
+
+def test_sweep_shows_the_judge_that_it_chose(kgqa: Kgqa) -> None:
+    rules = write_rules([("Compare an answer", {"verdict": "correct"}), (".", "Nowhere")])
+    words = ("run", "-m", "method=golden,no_context", "limit=4", rules, *QUICK)
+    assert kgqa(*words, "sweep.name=a").code == 0
+    assert kgqa("evaluate", "a", "judge=em").code == 0
+    ran = kgqa(*words, "judge=three_way", "sweep.name=b")
+    assert "the verdicts of judge=three_way replace those of judge=em" in ran.out
+    assert kgqa("report", "b", "--format", "csv", "--out", "s.csv").code == 0
+    with Path("s.csv").open(encoding="utf-8") as lines:
+        assert [row["judge accuracy"] for row in csv.DictReader(lines)] == ["100.0", "100.0"]
+    assert [run.scores["judge"].mean for run in load("b")] == [100.0, 100.0]
+    table = kgqa("report", "b", "--table", "paper", "--format", "md", "metrics=judge")
+    assert "Judge: three_way" in Path(table.out.strip()).read_text(encoding="utf-8")
+
+
+def test_sweep_judges_again_what_another_judge_replaced(kgqa: Kgqa) -> None:
+    rules = write_rules([("Compare an answer", {"verdict": "correct"}), (".", "Nowhere")])
+    words = ("run", "-m", "method=golden,no_context", "limit=4", rules, "judge=three_way", *QUICK)
+    folder = kgqa(*words).folder
+    run = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))["cells"][1]["run"]
+    assert kgqa("evaluate", run, "judge=em").code == 0
+    assert kgqa("report", run, "--format", "md").code == 0
+    assert "Judge: em" in Path(run, "report.md").read_text(encoding="utf-8")
+    assert "cells: 1 done before, 1 done" in kgqa(*words).out
+    verdicts = Path(run, "verdicts.jsonl").read_text(encoding="utf-8")
+    assert verdicts.count('"judge": "three_way') == 4
+    assert load(run).scores["judge"].mean == 100.0
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from string import ascii_uppercase
 
-from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.evaluation import read_judged_metrics
 from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import TRACE
@@ -24,7 +24,6 @@ from kgqa.experiment.compare import (
 from kgqa.extras.viewer.table import Row
 from kgqa.report.columns import MIXED_JUDGES, group_judges, group_texts, list_judges
 from kgqa.report.questions import QuestionRow, RunQuestions, is_right
-from kgqa.report.shares import read_judge
 from kgqa.scoring.comparison import Difference
 from kgqa.scoring.repeats import compare_rows
 
@@ -118,7 +117,7 @@ def warn_of_questions(runs: Sequence[Row]) -> list[str]:
 def warn_of_mixed_judges(runs: Sequence[Row]) -> list[str]:
     """Return a warning if the runs have different judges: their judge accuracies cannot be compared."""
     judges = group_judges(
-        (letter, read_judge(folder, Metrics.read(folder)))
+        (letter, read_judged_metrics(folder).judge)
         for letter, run in zip(ascii_uppercase, runs, strict=False)
         for folder in run.folders.values()
     )

@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from kgqa.artifacts.evaluation import EVALUATION
-from kgqa.artifacts.metrics import METRICS, Metrics
+from kgqa.artifacts.evaluation import EVALUATION, read_judged_metrics
+from kgqa.artifacts.metrics import METRICS
 from kgqa.artifacts.run import (
     SCRIPTED,
     FinishedRun,
@@ -25,6 +25,7 @@ from kgqa.artifacts.run import (
     read_settings,
 )
 from kgqa.artifacts.sweep import REPEAT, Sweep, questions_asked, row_key
+from kgqa.artifacts.verdicts import VERDICTS
 from kgqa.errors import DataError, nearest
 from kgqa.report.changes import NamedRun, add_reasons
 from kgqa.report.columns import (
@@ -43,7 +44,7 @@ from kgqa.report.columns import (
 )
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.report.section import FILES
-from kgqa.report.shares import read_judge, read_shares
+from kgqa.report.shares import read_shares
 from kgqa.report.sweep_rows import collect_shares, measure_repeats
 from kgqa.report.warnings import find_wrong_scores
 from kgqa.runtime.monitor import Heartbeat, read_heartbeats
@@ -180,7 +181,7 @@ def read_rows(root: Path) -> list[Row]:
 
     A damaged one has its error in `trouble`.
     """
-    runs = [_read_run(entry, _read_time(entry.folder / EVALUATION)) for entry in list_runs(root)]
+    runs = [_read_run(entry, _read_judge_times(entry.folder)) for entry in list_runs(root)]
     rows, by_key = list(runs), {run.key: run for run in runs}
     for entry in list_sweeps(root):
         sweep, groups = _read_sweep(entry, root)
@@ -279,17 +280,16 @@ def _choose_cells(sweep: Row, keys: Iterable[str], runs: Mapping[str, Row]) -> l
     return [replace(runs[key], sweep=place, axes=sweep.axes) for key in keys if key in runs]
 
 
-# an entry has the time at which metrics.json was written, and the other number is that of a later evaluation
+# an entry has the time at which metrics.json was written, and the others are those of a later evaluation
 @lru_cache(maxsize=10_000)
-def _read_run(entry: RunEntry, _: float) -> Row:
+def _read_run(entry: RunEntry, _: Sequence[float]) -> Row:
     dataset, method, model, name = entry.parts
     status = "done" if entry.ended else "not finished"
     row = Row(entry.name, entry.folder, "run", name, status, entry.written, dataset, method, model)
     if not entry.ended:
         return row
     try:
-        metrics, settings = Metrics.read(entry.folder), read_settings(entry.folder)
-        metrics = metrics.replace(judge=read_judge(entry.folder, metrics))
+        metrics, settings = read_judged_metrics(entry.folder), read_settings(entry.folder)
     except DataError as error:
         return replace(row, trouble=str(error))
     is_simulated = settings.get("engine") == SCRIPTED
@@ -331,7 +331,7 @@ def _read_mean(key: str, runs: Sequence[Row]) -> Row:
         trouble=next(filter(None, (run.trouble for run in runs)), ""),
     )
     try:
-        times = [(run.written, _read_time(run.folder / EVALUATION)) for run in runs]
+        times = [(run.written, _read_judge_times(run.folder)) for run in runs]
         return replace(mean, figures=_measure_mean(mean.repeats, tuple(times)))
     except DataError as error:
         return replace(mean, trouble=str(error))
@@ -342,7 +342,7 @@ def _measure_mean(folders: Sequence[Path], _: Sequence[object]) -> Mapping[str, 
     """Return the figures of repeats as in the report of their sweep. It scores the answers, which takes time."""
     runs = [FinishedRun.read(folder) for folder in folders]
     read = [read_shares(run) for run in runs]
-    metrics = [run.metrics.replace(judge=each.judge) for run, each in zip(runs, read, strict=True)]
+    metrics = [run.metrics for run in runs]
     return {
         column.label: figure
         for column in columns()
@@ -642,6 +642,11 @@ def name_groups(rows: Sequence[Row]) -> dict[str, str]:
 def explain_groups(names: Iterable[str]) -> list[str]:
     """Return the meaning of the number of a selection, if a name has one."""
     return [SELECTIONS] if any(f"({SELECTION} " in name for name in names) else []
+
+
+def _read_judge_times(folder: Path) -> tuple[float, ...]:
+    """Return when the files of `kgqa evaluate` were written that decide who judged a run."""
+    return tuple(_read_time(folder / name) for name in (EVALUATION, VERDICTS))
 
 
 def _read_time(file: Path) -> float:
