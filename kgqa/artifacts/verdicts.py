@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -54,6 +54,13 @@ class Judgement(Artifact):
     @property
     def shown(self) -> str:
         return self.verdict or UNSCORED
+
+
+def list_verdicts(judgements: Iterable[Judgement]) -> dict[str, float | None]:
+    """Return the share of each question by the judge. Without any verdict, also a failed question has none."""
+    rows = list(judgements)
+    has_verdicts = any(row.verdict is not None for row in rows)
+    return {row.question_id: row.share if has_verdicts else None for row in rows}
 
 
 def read_verdicts(folder: Path) -> dict[str, Judgement]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.artifacts.evaluation import Calibration, LengthGroup
+from kgqa.artifacts.metrics import UNDEFINED
 from kgqa.artifacts.verdicts import RIGHT, WRONG, Judgement
 from kgqa.errors import DataError
 from kgqa.report.section import csv_text, unquote_formula
@@ -185,7 +186,8 @@ def _calibrate(judged: JudgedSet, all_labels: Table) -> Calibration:
         answers=total,
         labels=len(pairs),
         source="own" if pairs else "other" if all_labels.total else None,
-        accuracy=share(right, total + judged.failed),
+        # without any verdict, failed questions alone define no accuracy
+        accuracy=share(right, total + judged.failed) if total else UNDEFINED,
         by_length=_by_length(answers, judged.labels),
     )
     if not all_labels.total or not total:

@@ -9,7 +9,7 @@ from kgqa.artifacts.metrics import JudgeMetrics
 from kgqa.artifacts.predictions import run_predictions
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import read_questions
-from kgqa.artifacts.verdicts import read_verdicts
+from kgqa.artifacts.verdicts import list_verdicts, read_verdicts
 from kgqa.scoring.questions import METRICS, collect_shares, score_questions
 
 Shares = Mapping[str, float | None]  # by question
@@ -50,7 +50,5 @@ def read_shares(run: FinishedRun) -> RunShares:
     }
     judge = run.metrics.judge
     if judge:
-        shares["judge"] = {
-            key: judgement.share for key, judgement in read_verdicts(run.folder).items()
-        }
+        shares["judge"] = list_verdicts(read_verdicts(run.folder).values())
     return RunShares((run.choices["dataset"], run.metrics.profile, *predictions), shares, judge)

@@ -15,7 +15,7 @@ from kgqa.artifacts.metrics import (
     VerdictSummary,
     Wording,
 )
-from kgqa.artifacts.verdicts import RIGHT, WRONG, Judgement
+from kgqa.artifacts.verdicts import RIGHT, WRONG, Judgement, list_verdicts
 from kgqa.scoring.agreement import agreement
 from kgqa.scoring.intervals import estimate, mean, percent
 from kgqa.scoring.metrics import available_profiles, containment, score
@@ -95,7 +95,7 @@ def group_verdicts(
     rows: Sequence[ScoredQuestion], verdicts: Sequence[Judgement]
 ) -> dict[str, Groups]:
     """Return the accuracy by the judge of each group: `by_hops` and `by_type`. verdicts: on these answers."""
-    right = {verdict.question_id: verdict.share for verdict in verdicts}
+    right = list_verdicts(verdicts)
     shares: dict[str, Share] = {JUDGE: lambda row: right[row.id]}
     return {"by_hops": _by_hops(rows, shares), "by_type": _by_type(rows, shares)}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.artifacts.metrics import UNDEFINED
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.verdicts import RIGHT, WRONG, Fate, Judgement
 from kgqa.errors import DataError
@@ -163,3 +164,11 @@ def test_accuracy_is_not_corrected_without_labels(
     assert calibration.source is None
     assert (calibration.corrected.mean, calibration.sensitivity.mean) == (None, None)
     assert calibration.warnings == ()
+
+
+def test_failed_question_alone_has_no_accuracy() -> None:
+    rows = scored("Oslo", None)
+    unscored = Judgement(question_id="q0", verdict=None, fate="judged", votes=(), judge="mine")
+    failed = Judgement(question_id="q1", verdict=None, fate="failed", votes=(), judge="mine")
+    (calibration,) = calibrate([JudgedSet("a", rows, {"q0": unscored, "q1": failed}, {})])
+    assert calibration.accuracy == UNDEFINED

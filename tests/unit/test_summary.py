@@ -12,7 +12,7 @@ import pytest
 from kgqa.artifacts.metrics import UNDEFINED, FoundAndRight, Wording
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import as_json
-from kgqa.artifacts.verdicts import Judgement
+from kgqa.artifacts.verdicts import Fate, Judgement
 from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.intervals import estimate
 from kgqa.scoring.metrics import available_profiles
@@ -177,6 +177,16 @@ def test_verdicts_are_grouped_by_hops() -> None:
         # an unscored answer counts for no group
         "3": {"n": 1, "judge": estimate([None])},
     }
+
+
+def test_groups_without_verdicts_have_no_accuracy() -> None:
+    rows = [row("a", hops=2), row("b", hops=2, answer=None)]
+    fates: tuple[Fate, Fate] = ("judged", "failed")
+    lines = [
+        Judgement(question_id=each.id, verdict=None, fate=fate, votes=(), judge="x")
+        for each, fate in zip(rows, fates, strict=True)
+    ]
+    assert group_verdicts(rows, lines)["by_hops"] == {"2": {"n": 2, "judge": estimate([None])}}
 
 
 def test_scores_are_grouped_by_hops_type_and_profile() -> None:
