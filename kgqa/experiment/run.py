@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from kgqa.artifacts.evaluation import read_judged_metrics
 from kgqa.artifacts.manifest import check_hash
 from kgqa.artifacts.metrics import METRICS as METRICS_FILE
-from kgqa.artifacts.metrics import UNDEFINED, Metrics, Retrieval, Throughput
+from kgqa.artifacts.metrics import UNDEFINED, JudgeMetrics, Metrics, Retrieval, Throughput
 from kgqa.artifacts.predictions import Prediction, question_ids
 from kgqa.artifacts.run import IDENTITY, SCRIPTED, FinishedRun, Setting
 from kgqa.artifacts.schema import Artifact, Count, Number, explain, extend, read_json, validate
@@ -87,17 +87,23 @@ class Executed:
     failure: str | None = None
     was_finished: bool = False
     # the judge whose verdicts this run replaced
-    replaced_judge: str | None = None
+    replaced_judge: JudgeMetrics | None = None
 
     @property
     def judge_warning(self) -> str:
         """Return a line if the verdicts of another judge were replaced, or ""."""
         if self.replaced_judge is None or self.run.metrics.judge is None:
             return ""
-        old, new = self.replaced_judge, self.run.metrics.judge.judge
+        old, new = self.replaced_judge, self.run.metrics.judge
+        place = f"in {self.run.folder}, also for sweeps with this run"
+        if old.judge == new.judge:
+            return (
+                f"warning: judge={new.judge} has other code, prompts, settings or models than before. Its verdicts "
+                f"replace those before {place}. To keep both, set another output_dir= of the run"
+            )
         return (
-            f"warning: the verdicts of judge={new} replace those of judge={old} in {self.run.folder}, also for sweeps "
-            f"with this run. The same command with judge={old} brings these back from stored replies"
+            f"warning: the verdicts of judge={new.judge} replace those of judge={old.judge} {place}. "
+            f"The same command with judge={old.judge} brings these back from stored replies"
         )
 
 
@@ -164,7 +170,7 @@ def execute(session: Session, display: Display) -> Executed:
     return Executed(
         run,
         _explain_failures(experiment, metrics, answers.errors) or lost,
-        replaced_judge=before.judge if before and now and before.judge != now.judge else None,
+        replaced_judge=before if before and now and before.identity != now.identity else None,
     )
 
 

@@ -261,6 +261,17 @@ def test_replaced_verdicts_name_no_prompt(kgqa: Run, tmp_path: Path) -> None:
     assert "prompts/my_judge/" not in kgqa("compare before after")
 
 
+def test_changed_judge_is_said_to_replace_verdicts(kgqa: Run, tmp_path: Path) -> None:
+    kgqa("new judge mine")
+    module = tmp_path / "mine.py"
+    line = "run method=golden dataset=demo engine=scripted limit=2 judge=mine"
+    assert "replace those before" not in kgqa(line)
+    assert "replace those before" not in kgqa(line)
+    module.write_text(module.read_text(encoding="utf-8") + "CHANGED = True\n", encoding="utf-8")
+    warning = "warning: judge=mine has other code, prompts, settings or models than before. Its"
+    assert warning in kgqa(line)
+
+
 @pytest.mark.parametrize("command", ["compare", "plan"])
 def test_failing_metric_can_be_omitted(kgqa: Run, tmp_path: Path, command: str) -> None:
     for method in ("golden", "no_context"):
