@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from kgqa.artifacts.evaluation import read_judged_metrics
 from kgqa.artifacts.manifest import Manifest, check_hash
@@ -20,6 +21,8 @@ from kgqa.util.places import outputs
 from kgqa.util.settings import name_of
 
 IDENTITY = "identity.json"
+# the name of the server in a run's identity
+DEPLOYMENT = "engine.deployment"
 SETTINGS = "settings.json"
 SWEEP = "sweep.json"
 NAMED = ("method", "dataset", "retriever", "reranker", "model", "engine")  # in a report's title
@@ -43,13 +46,6 @@ class Chosen(Artifact):
     settings: tuple[Setting, ...]
 
 
-class _Repetition(Artifact):
-    """Keys of `identity.json` that belong to no group."""
-
-    seed: int = 0
-    repeat: int = 1
-
-
 class _ListedCell(Artifact):
     number: int
     name: str
@@ -69,17 +65,24 @@ def choose_named(choices: Mapping[str, str]) -> dict[str, str]:
     return {group: choices[group] for group in groups if group in choices}
 
 
+def read_identity(folder: Path) -> dict[str, Any]:
+    """Return what identifies a run. Raises DataError: the file is missing or damaged."""
+    return read(dict[str, Any], folder / IDENTITY)
+
+
 def read_settings(folder: Path) -> dict[str, str]:
     """Return the choices and settings of a run by key, with its seed and the number of its repetition.
 
-    Raises DataError: a file is missing or damaged.
+    `engine.deployment` has the address of the server if it had no name. Raises DataError: a file is missing or damaged.
     """
     stored = read(Chosen, folder / SETTINGS)
-    file = folder / IDENTITY
     # copied runs can lack it
-    own = read(_Repetition, file) if file.exists() else _Repetition()
+    identity = read_identity(folder) if (folder / IDENTITY).exists() else {}
+    own = {"seed": f"{identity.get('seed', 0)}", "repeat": f"{identity.get('repeat', 1)}"}
     settings = {key: value for key, value, _ in stored.settings}
-    return {**stored.choices, "seed": f"{own.seed}", "repeat": f"{own.repeat}", **settings}
+    with suppress(KeyError, TypeError):
+        settings[DEPLOYMENT] = str(identity["answering"]["default"]["deployment"])
+    return {**stored.choices, **own, **settings}
 
 
 @dataclass(frozen=True, slots=True)

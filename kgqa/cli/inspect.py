@@ -101,9 +101,12 @@ def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
     named = []
     groups = group_texts((run, run.parts[:3]) for run in settings)
     for run, own in settings.items():
-        keys = find_differing([settings[other] for other in groups[run.parts[:3]]])
-        values = " ".join(f"{key}={own[key]}" for key in keys)
-        named.append(NamedRun(values, run.parts[1], run.folder, run.parts[:3]))
+        alike = [settings[other] for other in groups[run.parts[:3]]]
+        values, minor = (
+            " ".join(f"{key}={own[key]}" for key in find_differing(alike, is_minor=is_minor))
+            for is_minor in (False, True)
+        )
+        named.append(NamedRun(values, run.parts[1], run.folder, run.parts[:3], minor))
     return dict(zip(settings, add_reasons(named), strict=True))
 
 

@@ -1,9 +1,9 @@
-"""Name the prompts and files in which runs with equal settings differ, from their manifests."""
+"""Name the prompts, files and other parts of the identity in which runs with equal settings differ."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,86 +11,186 @@ from pathlib import Path
 from kgqa.artifacts.evaluation import EVALUATION, read_evaluation
 from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.run import IDENTITY
+from kgqa.artifacts.run import read_identity
+from kgqa.artifacts.sweep import questions_asked
+from kgqa.config.files import flatten
+from kgqa.config.overrides import format_value
 from kgqa.config.prompt_runs import list_prompt_runs
 from kgqa.errors import DataError
 from kgqa.prompting import template_hash, template_names
-from kgqa.report.columns import SEPARATOR, group_texts
+from kgqa.report.columns import SEPARATOR, group_texts, shorten_address
+from kgqa.types import Json
+from kgqa.util.digests import text_digest
+from kgqa.util.settings import CLASS
 
 MOST_NAMES = 3
+# characters of a value of the identity
+_MOST = 40
 _PROMPT, _OWN_PROMPTS = "prompt ", "prompts/"
 _HASHED_PROMPT = re.compile(r"prompts/(\S+)\.j2 [0-9a-f]{6}\b")
+_HASH = re.compile(r"[0-9a-f]{12,64}")
 # of a hash
 _DIGITS = 6
 
 
 @dataclass(frozen=True)
 class NamedRun:
-    """A run with its name among others. place: the part of a table in which names must differ."""
+    """A run with its name among others.
+
+    place: the part of a table in which names must differ. minor: the settings that change no answer and differ.
+    """
 
     name: str
     method: str
     folder: Path
     place: Hashable = None
+    minor: str = ""
 
 
 def add_changes(runs: Iterable[NamedRun]) -> list[str]:
-    """Return the names of runs. Equal ones have the prompts, own modules and data files in which their runs differ."""
+    """Return the names of runs. Equal ones have what `name_changes` finds, or else their settings without effect."""
     rows = list(runs)
     names = [run.name for run in rows]
-    twins = group_texts((number, (run.place, run.name)) for number, run in enumerate(rows))
-    for numbers in twins.values():
-        if len(numbers) > 1:
-            changes = name_changes([rows[each].folder for each in numbers], rows[numbers[0]].method)
-            for number, text in zip(numbers, changes, strict=True):
-                names[number] = SEPARATOR.join(filter(None, (names[number], text)))
+    _extend_equal(rows, names, _name_twins)
+    _extend_equal(rows, names, lambda twins: [twin.minor for twin in twins])
     return names
+
+
+def _name_twins(runs: Sequence[NamedRun]) -> list[str]:
+    return name_changes([run.folder for run in runs], runs[0].method)
 
 
 def add_reasons(runs: Iterable[NamedRun], text: str = "{}") -> list[str]:
     """Return the names of `add_changes`. Those that are still equal have the kind of difference of their runs.
 
-    text: what is added to a name, with {} for "questions", or for what else identifies a run.
+    text: what is added to a name, with {} for "questions", or for what an unreadable identity leaves unknown.
     """
     rows = list(runs)
     names = add_changes(rows)
-    twins = group_texts((number, (rows[number].place, name)) for number, name in enumerate(names))
-    for numbers in twins.values():
-        identities = {rows[each].folder: _read_identity(rows[each].folder) for each in numbers}
+
+    def explain(twins: Sequence[NamedRun]) -> list[str]:
         # a cell of two sweeps is one run
-        if len(identities) > 1:
-            is_same = len({*identities.values()}) == 1
-            reason = text.format("questions" if is_same else "code, prompts or data")
-            for number in numbers:
-                names[number] = SEPARATOR.join(filter(None, (names[number], reason)))
+        folders = {twin.folder for twin in twins}
+        if not all(map(_read_identity, folders)):
+            reason = text.format("unknown settings")
+        else:
+            reason = text.format("questions") if _have_other_questions(folders) else ""
+        return [reason if len(folders) > 1 else ""] * len(twins)
+
+    _extend_equal(rows, names, explain)
     return names
 
 
-def _read_identity(folder: Path) -> bytes:
-    """Return the file with what identifies a run. Copied runs can lack it."""
-    with suppress(OSError):
-        return (folder / IDENTITY).read_bytes()
-    return b""
+def _extend_equal(
+    runs: Sequence[NamedRun],
+    names: list[str],
+    describe: Callable[[Sequence[NamedRun]], Sequence[str]],
+) -> None:
+    """Add to equal names in a place what describes each of their runs."""
+    twins = group_texts((number, (run.place, names[number])) for number, run in enumerate(runs))
+    for numbers in twins.values():
+        if len(numbers) > 1:
+            texts = describe([runs[number] for number in numbers])
+            for number, text in zip(numbers, texts, strict=True):
+                names[number] = SEPARATOR.join(filter(None, (names[number], text)))
+
+
+def _have_other_questions(folders: Iterable[Path]) -> bool:
+    try:
+        return len({questions_asked(folder) for folder in folders}) > 1
+    except DataError:
+        return False
+
+
+def _read_identity(folder: Path) -> Mapping[str, Json]:
+    """Return what identifies a run by dotted key, or {}: copied runs can lack the file."""
+    with suppress(DataError):
+        return flatten(read_identity(folder))
+    return {}
 
 
 def name_changes(folders: Sequence[Path], method: str) -> list[str]:
-    """Return for each run of a method its prompts, own modules and data files in which the runs differ.
+    """Return for each run of a method what identifies it and not the others.
 
-    Such as "prompt reader/answer of kgqa" and "prompts/reader/answer.j2". If several runs have different ones of the
-    same name, each has the start of its hash. The texts are empty if there are no differences.
+    These are prompts, own modules and data files, such as "prompt reader/answer of kgqa" and
+    "prompts/reader/answer.j2". If several runs have different ones of the same name, each has the start of its hash.
+    After them come other keys of the identity, such as "server 127.0.0.1:8000". The texts are empty if there are no
+    differences.
     """
+    files = _name_files(folders, method)
+    keys = _name_keys(folders, method, has_files=any(any(names) for names in files))
+    runs = [[*names, *others] for names, others in zip(files, keys, strict=True)]
+    return [
+        SEPARATOR.join(filter(None, [*listed[:MOST_NAMES], *["…"] * (len(listed) > MOST_NAMES)]))
+        for listed in runs
+    ]
+
+
+def _name_files(folders: Sequence[Path], method: str) -> list[list[str]]:
     try:
         runs = [_list_hashes(folder) for folder in folders]
     except DataError:
-        return [""] * len(folders)
+        return [[] for _ in folders]
     shared = set.intersection(*map(set, runs))
     changes = sorted(name for name in shared if len({run[name] for run in runs}) > 1)
     # a change of another method's prompt made no other run
     names = [name for name in changes if _is_used(name, method)] or changes
     hashes = group_texts((run[name][1], run[name][0]) for run in runs for name in names)
-    more = [] if len(names) <= MOST_NAMES else ["…"]
-    texts = [[_name_file(*run[name], hashes) for name in names[:MOST_NAMES]] for run in runs]
-    return [SEPARATOR.join([*listed, *more]) for listed in texts]
+    return [[_name_file(*run[name], hashes) for name in names] for run in runs]
+
+
+def _name_keys(folders: Sequence[Path], method: str, *, has_files: bool) -> list[list[str]]:
+    """Return the other keys of the identity in which runs differ. has_files: names of files explain hashes of code."""
+    runs = [_read_identity(folder) for folder in folders]
+    if not all(runs):
+        return [[] for _ in folders]
+    values = {key: [repr(run.get(key)) for run in runs] for run in runs for key in run}
+    several = [key for key, each in values.items() if len(set(each)) > 1]
+    parts = [key.removesuffix(CLASS) for key in several if key.endswith(f".{CLASS}")]
+    explained = {
+        key
+        for key in several
+        # components of different classes have different settings
+        if any(key.startswith(part) and key != part + CLASS for part in parts)
+        or (has_files and ("code" in key.split(".") or key == "dataset.sha256"))
+    }
+    # roles with the same engine differ in the same
+    keys = {repr(values[key]): key for key in reversed(several) if key not in explained}
+    return [
+        [
+            f"{_name_key(key, method)} {_show_value(run[key])}"
+            for key in reversed(keys.values())
+            if key in run
+        ]
+        for run in runs
+    ]
+
+
+def _name_key(key: str, method: str) -> str:
+    """Return a name of a key of the identity, such as "code of method ircot" or "server"."""
+    match [name.replace("_", " ") for name in key.split(".") if name != CLASS]:
+        case ["code", "method"]:
+            return f"code of method {method}"
+        case ["code", part]:
+            return f"code of {part}"
+        case ["answering", "default", "deployment"]:
+            return "server"
+        case ["answering", role, "deployment"]:
+            return f"{role} server"
+        case ["answering", "default", "model", *names]:
+            return " ".join(["model", *names])
+        case ["answering", "default", *names]:
+            return " ".join(["engine", *names])
+        case ["answering", *names] | names:
+            return " ".join(names)
+
+
+def _show_value(value: Json) -> str:
+    """Return a value of the identity, the start of a hash, or the hash of a long value."""
+    text = shorten_address(value) if isinstance(value, str) else format_value(value)
+    if _HASH.fullmatch(text):
+        return text[:_DIGITS]
+    return text if len(text) <= _MOST else text_digest(text, _DIGITS)
 
 
 def _name_file(name: str, sha256: str, hashes: Mapping[str, Sequence[str]]) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, JudgeMetrics, Metrics
+from kgqa.artifacts.run import DEPLOYMENT
 from kgqa.artifacts.sweep import REPEAT, SET, Cell
 from kgqa.config.keys import load_node
 from kgqa.config.run_keys import RunSettings
@@ -26,7 +28,11 @@ MIXED_JUDGES = "Judge accuracy is by different judges, and neither ranked nor te
 JUDGE_ACCURACY, CORRECTED_ACCURACY = "judge accuracy", "judge accuracy, corrected"
 # keys with values that need no key next to them
 _SELF_EXPLANATORY = ("method", "model", "dataset", "retriever")
-_NAMES = {SET: "few-shot set", "method.few_shot.sample": "few-shot set"}
+_NAMES = {
+    SET: "few-shot set",
+    "method.few_shot.sample": "few-shot set",
+    DEPLOYMENT: "server",
+}
 _EXPLANATIONS = {
     REPEAT: "repeat 2: the second run with the same settings, but another random seed or other few-shot examples "
     "(repeats=).",
@@ -35,6 +41,7 @@ _EXPLANATIONS = {
 # settings that describe no run
 _NO_DIFFERENCE = ("run_name", "output_dir")
 _ABOUT_MODEL = "model.about."
+_ADDRESS = re.compile(r"https?://(.+?)(/v1)?/?")
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,12 @@ def name_by_settings(values: Mapping[str, str]) -> str:
     return SEPARATOR.join(parts)
 
 
+def shorten_address(text: str) -> str:
+    """Return the host and port of a server's address, and other texts as they are."""
+    parts = _ADDRESS.fullmatch(text)
+    return parts[1] if parts else text
+
+
 def warn_of_missing(cells: Iterable[Cell]) -> list[str]:
     """Return a line with the reason for each cell of a sweep without results."""
     return [
@@ -173,19 +186,20 @@ def join_names(sentences: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{', '.join(names)}: {sentence}" for sentence, names in group_texts(sentences).items()]
 
 
-def find_differing(runs: Sequence[Mapping[str, str]]) -> list[str]:
+def find_differing(runs: Sequence[Mapping[str, str]], *, is_minor: bool = False) -> list[str]:
     """Return the keys that all runs have, with several values.
 
-    Without settings that change no file of a run, such as `engine.concurrency`, unless only these differ. Without the
-    settings of a component whose name differs, facts about models, and settings that follow another one:
-    of repeated runs only `repeat` is listed, not the few-shot examples that it changes.
+    is_minor: return only settings that change no file of a run, such as `engine.concurrency`. Otherwise they are
+    omitted. Without the settings of a component whose name differs, facts about models, and settings that follow
+    another one: of repeated runs only `repeat` is listed, not the few-shot examples that it changes.
     """
     shared = [key for key in runs[0] if all(key in run for run in runs)] if runs else []
     columns = {key: [run[key] for run in runs] for key in shared if key not in _NO_DIFFERENCE}
-    several = {key: values for key, values in columns.items() if len(set(values)) > 1}
-    changing = {key: several[key] for key in several if _can_change_files(key, runs)}
-    # if only others differ, they name the runs
-    several = changing or several
+    several = {
+        key: values
+        for key, values in columns.items()
+        if len(set(values)) > 1 and can_change_files(key, runs[0].get("engine")) != is_minor
+    }
     keys: list[str] = []
     for key, values in several.items():
         group = key.partition(".")[0]
@@ -198,12 +212,11 @@ def find_differing(runs: Sequence[Mapping[str, str]]) -> list[str]:
     return keys
 
 
-def _can_change_files(key: str, runs: Sequence[Mapping[str, str]]) -> bool:
+def can_change_files(key: str, engine: str | None) -> bool:
     """Return whether a setting can change a file of runs. `engine.concurrency` only changes how long they take."""
     group, _, name = key.rpartition(".")
     kind: object = RunSettings
     if group:
-        engine = runs[0].get("engine")
         if group != "engine" or engine is None:
             return True
         try:

@@ -22,6 +22,7 @@ from kgqa.report.columns import (
     JUDGE_ACCURACY,
     MIXED_JUDGES,
     Measured,
+    can_change_files,
     describe_extraction,
     group_judges,
     list_judges,
@@ -645,8 +646,12 @@ def name_entries(entries: Sequence[Entry]) -> dict[int, str]:
             key for key in keys if _differs(key, on_dataset if key.startswith(OF_DATASET) else same)
         ]
         own = {key: value for key in differing if (value := entry.value(key)) is not None}
+        engine = entry.run.choices.get("engine")
+        minor = {key: own.pop(key) for key in [*own] if not can_change_files(key, engine)}
         name = name_by_settings({"method": entry.method, **own})
-        named.append(NamedRun(name, entry.method, entry.run.folder, entry.dataset))
+        named.append(
+            NamedRun(name, entry.method, entry.run.folder, entry.dataset, name_by_settings(minor))
+        )
     return dict(zip(map(id, entries), add_changes(named), strict=True))
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from kgqa.artifacts.run import IDENTITY, read_identity
+from kgqa.report.changes import name_changes
+from kgqa.types import Json, JsonObject
+from kgqa.util.digests import text_digest
 from tests.e2e.conftest import QUICK, Kgqa, Ran, interrupt_run, run_in, write_rules
 
 GOLDEN = ("method=golden", "limit=2", *QUICK)
@@ -65,7 +71,46 @@ def test_equal_settings_are_explained_among_others(kgqa: Kgqa) -> None:
         assert kgqa(*words, f"method.passages={passages}", rules).code == 0
     listed = kgqa("runs").out
     assert listed.count("method.passages=1  ") == 1
-    assert listed.count("method.passages=2 · code, prompts or data") == 2
+    texts = [f"method.passages=2 · engine rules [[Question,{reply}]]" for reply in ("no", "yes")]
+    assert [listed.count(text) for text in texts] == [1, 1]
+
+
+def engine(**settings: Json) -> dict[str, Json]:
+    return {"answering": {"default": {"class": "Scripted", **settings}}}
+
+
+@pytest.mark.parametrize(
+    ("identity", "text"),
+    [
+        ({"code": {"method": "0123456789ab"}}, "code of method golden 012345"),
+        ({"code": {"kg": "0123456789ab"}}, "code of kg 012345"),
+        (engine(deployment="http://ford:8000/v1"), "server ford:8000"),
+        ({"answering": {"selector": {"deployment": "gate"}}}, "selector server gate"),
+        (engine(extra_body={"top_k": 3}), "engine extra body top k 3"),
+        (engine(model={"class": "Model", "sha256": "f" * 64}), "model sha256 ffffff"),
+        (
+            {"retriever": {"encoder": {"server": "s" * 50}}},
+            f"retriever encoder server {text_digest('s' * 50, 6)}",
+        ),
+        ({"corpus": {"class": "Wiki", "size": 5}}, "corpus Wiki"),
+        ({}, ""),
+    ],
+    ids=["method", "extraction", "server", "role", "request", "weights", "long", "class", "same"],
+)
+def test_equal_names_have_what_differs(tmp_path: Path, identity: JsonObject, text: str) -> None:
+    run = tmp_path / run_in(tmp_path, "run", *GOLDEN).folder
+    other = shutil.copytree(run, run.with_name("other"))
+    (other / IDENTITY).write_text(json.dumps({**read_identity(run), **identity}))
+    name, _ = name_changes([other, run], "golden")
+    assert text in name.split(" · ")
+
+
+def test_equal_runs_have_no_difference(kgqa: Kgqa) -> None:
+    for name in ("one", "two"):
+        kgqa("run", *GOLDEN, f"run_name={name}")
+    assert "differs in" not in kgqa("runs").out
+    Path("outputs/demo/golden/scripted/one/identity.json").unlink()
+    assert "unknown settings" in kgqa("runs").out
 
 
 @pytest.mark.parametrize(

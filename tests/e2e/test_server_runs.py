@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -16,6 +17,7 @@ import zstandard
 
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import FinishedRun
+from kgqa.extras.viewer import table
 from kgqa.report.run_report import notices
 from kgqa.runtime.monitor import Heartbeat, read_heartbeats
 from tests.e2e.conftest import Kgqa, lines_of
@@ -314,3 +316,42 @@ def test_two_processes_pay_each_call_once(server: Misbehaving, kgqa: Kgqa, tmp_p
     assert asked >= 4
     assert set(server.answered.values()) == {1}
     assert first == second == kgqa(*commands[0]).text("predictions.jsonl")
+
+
+def list_names(kgqa: Kgqa, runs: Sequence[Path]) -> list[set[str]]:
+    """Return the names of runs in `kgqa runs`, in `kgqa compare` and in the viewer, without their common parts."""
+    listed = re.findall(r"engine\.\w+=\S+", kgqa("runs").out)
+    compared = re.findall(
+        r"^[AB]  no_context · (.+?)  ", kgqa("compare", *map(str, runs)).out, re.MULTILINE
+    )
+    titles = [row.title for row in table.name_rows(table.read_rows(Path("outputs")))]
+    return [{*listed}, {*compared}, {title.partition(" · ")[2] for title in titles}]
+
+
+def test_runs_are_named_by_their_servers(
+    server: Misbehaving, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers, folders = [server, Misbehaving()], []
+    for number, each in enumerate(servers):
+        monkeypatch.setenv("OPENAI_BASE_URL", each.url)
+        folders.append(kgqa(*RUN, f"engine.concurrency={number + 2}").folder)
+    servers[1].stop()
+    urls = {each.url for each in servers}
+    names = {f"server 127.0.0.1:{each.port}" for each in servers}
+    listed, compared, titles = list_names(kgqa, folders)
+    assert (listed, compared, titles) == (
+        {f"engine.deployment={url}" for url in urls},
+        names,
+        names,
+    )
+
+
+def test_runs_of_one_server_are_named_by_their_speed(server: Misbehaving, kgqa: Kgqa) -> None:
+    numbers = ("2", "3")
+    folders = [
+        kgqa(*RUN, f"engine.concurrency={number}", f"run_name=r{number}").folder
+        for number in numbers
+    ]
+    listed, compared, _ = list_names(kgqa, folders)
+    assert listed == {f"engine.concurrency={number}" for number in numbers}
+    assert compared == {f"concurrency {number}" for number in numbers}

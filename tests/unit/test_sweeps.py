@@ -218,14 +218,20 @@ SETS = ("method.demonstration_set", "method.few_shot.sample")
             ["beam"],
             id="settings of the work",
         ),
-        pytest.param(
-            [{"max_failure_rate": one} for one in "12"], ["max_failure_rate"], id="only it"
-        ),
+        pytest.param([{"max_failure_rate": one} for one in "12"], [], id="only it"),
         pytest.param([], [], id="no runs"),
     ],
 )
 def test_differing_settings_name_runs(runs: list[dict[str, str]], keys: list[str]) -> None:
     assert find_differing(runs) == keys
+
+
+def test_settings_of_the_work_are_minor() -> None:
+    runs = [
+        {"beam": one, "engine": "openai", "engine.concurrency": one, "max_failure_rate": one}
+        for one in "12"
+    ]
+    assert find_differing(runs, is_minor=True) == ["engine.concurrency", "max_failure_rate"]
 
 
 @pytest.mark.parametrize(
