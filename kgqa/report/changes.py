@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kgqa.artifacts.evaluation import EVALUATION, read_evaluation
+from kgqa.artifacts.evaluation import read_judged_metrics
 from kgqa.artifacts.manifest import Manifest
-from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.metrics import JudgeMetrics, Metrics
 from kgqa.artifacts.run import read_identity
 from kgqa.artifacts.sweep import questions_asked
 from kgqa.config.files import flatten
 from kgqa.config.overrides import format_value
 from kgqa.config.prompt_runs import list_prompt_runs
+from kgqa.config.targets import load_run_config
 from kgqa.errors import DataError
 from kgqa.prompting import template_hash, template_names
 from kgqa.report.columns import SEPARATOR, group_texts, shorten_address
@@ -213,17 +214,23 @@ def list_present_prompts(texts: Iterable[str]) -> list[str]:
 
 def _list_hashes(folder: Path) -> dict[str, tuple[str, str]]:
     """Return the shown name and the hash of each prompt, own module and data file of a run."""
-    manifest, replaced = Manifest.read(folder), _list_replaced_prompts(folder)
+    manifest, judge = Manifest.read(folder), _find_replaced_judge(folder)
     own = manifest.own.files if manifest.own else {}
     prompts = {}
-    for name in manifest.prompts.keys() - replaced:
+    for name in manifest.prompts.keys() - (judge.prompts.keys() if judge else ()):
         # in prompts/ or in the folder of prompts=
         file = next((each for each in own if each.endswith(f"/{name}.j2")), None)
         prompts[f"{_PROMPT}{name}"] = (
             file or f"{_PROMPT}{name} of kgqa",
             manifest.prompts[name],
         )
-    modules = {name: (name, sha256) for name, sha256 in own.items() if not name.endswith(".j2")}
+    package = _find_judge_package(folder) if judge else ""
+    modules = {
+        name: (name, sha256)
+        for name, sha256 in own.items()
+        if not name.endswith(".j2")
+        and not (name.endswith(".py") and package in (Path(name).stem, *Path(name).parts))
+    }
     return {
         **modules,
         **prompts,
@@ -231,14 +238,21 @@ def _list_hashes(folder: Path) -> dict[str, tuple[str, str]]:
     }
 
 
-def _list_replaced_prompts(folder: Path) -> Set[str]:
-    """Return the prompts of the judge of a run if a later `kgqa evaluate` replaced its verdicts."""
-    if not (folder / EVALUATION).is_file():
-        return frozenset()
-    metrics = Metrics.read(folder)
-    evaluation = read_evaluation(folder, metrics)
-    is_replaced = evaluation is not None and evaluation.judge is not None
-    return metrics.judge.prompts.keys() if metrics.judge and is_replaced else frozenset()
+def _find_replaced_judge(folder: Path) -> JudgeMetrics | None:
+    """Return the judge of a run if a later `kgqa evaluate` replaced its verdicts."""
+    before, now = Metrics.read(folder).judge, read_judged_metrics(folder).judge
+    return before if before and now and before.identity != now.identity else None
+
+
+def _find_judge_package(folder: Path) -> str:
+    """Return the module or package of the judge of a run, or "" if the run uses it for something else, too."""
+    targets = {
+        key: str(value).partition(".")[0]
+        for key, value in flatten(load_run_config(folder)).items()
+        if key.endswith("_target_")
+    }
+    package = targets.pop("judge._target_", "")
+    return "" if package in targets.values() else package
 
 
 def _is_used(name: str, method: str) -> bool:

@@ -272,6 +272,18 @@ def test_changed_judge_is_said_to_replace_verdicts(kgqa: Run, tmp_path: Path) ->
     assert warning in kgqa(line)
 
 
+def test_replaced_verdicts_name_no_module(kgqa: Run, tmp_path: Path) -> None:
+    kgqa("new judge mine")
+    module = tmp_path / "mine.py"
+    judged = "dataset=demo engine=scripted limit=3 judge=mine"
+    for folder, line in (("before", ""), ("after", "CHANGED = True\n")):
+        module.write_text(module.read_text(encoding="utf-8") + line, encoding="utf-8")
+        kgqa(f"run method=golden {judged} output_dir={folder}")
+    assert "A  golden · mine.py " in kgqa("compare before after")
+    kgqa("evaluate before after judge=mine model=qwen3_8b engine=scripted")
+    assert "mine.py" not in kgqa("compare before after")
+
+
 @pytest.mark.parametrize("command", ["compare", "plan"])
 def test_failing_metric_can_be_omitted(kgqa: Run, tmp_path: Path, command: str) -> None:
     for method in ("golden", "no_context"):
