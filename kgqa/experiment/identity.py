@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+import json
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from kgqa.artifacts.predictions import question_ids
-from kgqa.artifacts.run import AS_READER, SCRIPTED, SCRIPTED_TARGET
+from kgqa.artifacts.run import (
+    AS_READER,
+    DEPLOYMENT,
+    IDENTITY,
+    SCRIPTED,
+    SCRIPTED_TARGET,
+    read_identity,
+)
 from kgqa.config import building as parts
 from kgqa.config.building import changing_settings
+from kgqa.config.files import flatten
 from kgqa.config.overrides import parse_role
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.engines import Engines, Pool
@@ -25,6 +34,7 @@ from kgqa.types import Json, JsonObject
 from kgqa.util.digests import ids_digest
 from kgqa.util.places import outputs, use_prompts
 
+_DEPLOYMENT = "answering.default.deployment"
 Identify = Callable[[Experiment], dict[str, Json]]
 
 
@@ -96,6 +106,29 @@ def identify_engines(experiment: Experiment) -> dict[str, Json]:
     """Return what each role's engine says of itself: the hash of its weights, the served model, rules."""
     with closing(Pool()) as pool:
         return Engines(experiment.role_nodes, pool).identities()
+
+
+def note_moved_server(experiment: Experiment, identity: Mapping[str, Json], folder: Path) -> str:
+    """Return a line for a new run if one next to it differs only in the address of the server, or "".
+
+    Another server can have another model with the same name, so only the user knows whether the replies are the same.
+    """
+    engine = experiment.config["engine"] if experiment.asks_models else {}
+    if (folder / IDENTITY).exists() or engine.get("deployment", "") is not None:
+        return ""
+    # as it is read from the file of another run
+    own = flatten(json.loads(json.dumps(identity)))
+    files = sorted(folder.parent.glob(f"*/{IDENTITY}"), key=lambda file: -file.stat().st_mtime)
+    for file in files:
+        with suppress(DataError):
+            other = flatten(read_identity(file.parent))
+            differing = {key for key in own.keys() | other.keys() if own.get(key) != other.get(key)}
+            if differing == {_DEPLOYMENT}:
+                return (
+                    f"note: the server has another address than in {file.parent}. "
+                    f"If it serves the same model, reuse these replies with {DEPLOYMENT}={other[_DEPLOYMENT]}"
+                )
+    return ""
 
 
 def _hash_method_files(experiment: Experiment) -> JsonObject:

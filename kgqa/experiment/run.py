@@ -35,7 +35,7 @@ from kgqa.experiment.check import check, note_unreached_limit, refuse_trained
 from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.failures import report_failure
-from kgqa.experiment.identity import refuse_to_replace
+from kgqa.experiment.identity import note_moved_server, refuse_to_replace
 from kgqa.experiment.manifest import code_hash, manifest
 from kgqa.experiment.prepare import prepare
 from kgqa.experiment.prepare.indexes import measure_retriever
@@ -127,6 +127,8 @@ def execute(session: Session, display: Display) -> Executed:
     leaks = check(session, servers=True)
     for warning in warn_of_changing(session.folder, experiment.data.ids):
         display.line(warning, alarm=True)
+    if note := note_moved_server(experiment, session.identity, session.folder):
+        session.say_once(note)
     with (
         closing(RunFolder(session.folder, session.identity)) as folder,
         monitor_work(display, "run", folder.path, identity=run_name(session.identity)) as display,

@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -20,7 +20,7 @@ from kgqa.artifacts.run import FinishedRun
 from kgqa.extras.viewer import table
 from kgqa.report.run_report import notices
 from kgqa.runtime.monitor import Heartbeat, read_heartbeats
-from tests.e2e.conftest import Kgqa, lines_of
+from tests.e2e.conftest import Kgqa, Ran, lines_of
 from tests.e2e.processes import finish, kill_after, replies_kept, started, wait_for_replies
 from tests.engines.misbehaving import (
     Body,
@@ -355,3 +355,44 @@ def test_runs_of_one_server_are_named_by_their_speed(server: Misbehaving, kgqa: 
     listed, compared, _ = list_names(kgqa, folders)
     assert listed == {f"engine.concurrency={number}" for number in numbers}
     assert compared == {f"concurrency {number}" for number in numbers}
+
+
+@pytest.fixture
+def moved(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Ran]]:
+    """Run a command at a server with an address that no other run has."""
+    servers: list[Misbehaving] = []
+
+    def run_moved(*words: str) -> Ran:
+        servers.append(Misbehaving())
+        monkeypatch.setenv("OPENAI_BASE_URL", servers[-1].url)
+        return kgqa(*RUN, *words)
+
+    yield run_moved
+    for server in servers:
+        server.stop()
+
+
+def test_named_server_can_move(moved: Callable[..., Ran]) -> None:
+    first, second = (moved("engine.deployment=tower", *each) for each in ((), ("run_name=again",)))
+    assert "10 calls, 0 % cached" in first.out
+    assert "10 calls, 100 % cached" in second.out
+    assert moved("engine.deployment=tower").folder == first.folder
+
+
+def test_new_address_is_noted_with_the_earlier_name(moved: Callable[..., Ran]) -> None:
+    first, second = moved(), moved()
+    (name,) = re.findall(r"engine\.deployment=\S+", second.out)
+    assert first.folder != second.folder
+    assert f"another address than in {first.folder}. " in " ".join(second.out.split())
+    third = moved(name)
+    assert third.folder == first.folder
+    assert "10 calls, 100 % cached" in third.out
+    assert "note: the server" not in first.out + third.out
+
+
+@pytest.mark.parametrize("words", [("seed=1",), ("engine.deployment=tower",)], ids=["seed", "name"])
+def test_other_changes_are_no_new_address(
+    moved: Callable[..., Ran], words: tuple[str, ...]
+) -> None:
+    moved()
+    assert "note: the server" not in moved(*words).out

@@ -71,7 +71,8 @@ class OpenAI(ServerAccess, BaseEngine):
     deployment: Annotated[
         str | None,
         Setting(
-            'Name of the server in a run\'s ID, e.g. "vllm 0.32 bf16", independent of its address. null: its address.'
+            'Name of the server in a run\'s ID and in the call cache, e.g. "vllm 0.32 bf16". With it, a server can '
+            "move to another host or port. null: its address."
         ),
         NotIdentity("what it loads has it, or else the address"),
     ] = None
