@@ -4,7 +4,7 @@
     python scripts/results_page.py outputs/sweeps/results_* --grid > tables.md
 
 For each dataset: scores with 95 % intervals and costs, and every method compared with `REFERENCE` on the questions that
-both answered (difference in F1 with its interval, a permutation test for F1, McNemar's test for EM). Then the
+both have (difference in F1 with its interval, a permutation test for F1, McNemar's test for EM). Then the
 sign of each difference in the papers and here, where TRACE loses the answer, and the causes of wrong answers.
 """
 
@@ -257,7 +257,7 @@ def sort_runs(runs: Iterable[Shown], dataset: str) -> list[Shown]:
 
 
 def compare_all(*pairs: tuple[Shown, Shown]) -> dict[str, Difference]:
-    """Compare EM and F1 of two methods on the questions that both runs of a pair answered, over all pairs."""
+    """Compare EM and F1 of two methods on the questions that both runs of a pair have, over all pairs."""
     pooled: dict[str, dict[str, list[float | None]]] = {"EM": {}, "F1": {}}
     for pair in pairs:
         shared = share_questions([open_run(run.folder) for run in pair], common=True)

@@ -15,7 +15,7 @@ from kgqa.artifacts.evaluation import read_judged_metrics
 from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.run import MADE_UP, UPPER_BOUNDS, find_cell, read_method
 from kgqa.artifacts.sweep import Cell, find_row
-from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
+from kgqa.artifacts.verdicts import VERDICTS, judge_of, list_verdicts, read_verdicts
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.report.columns import JUDGE_ACCURACY, SEPARATOR, group_texts, list_missing
@@ -214,7 +214,7 @@ def compare_answers(
     }
     if larger := [f"{letter} has {size:,}" for letter, size in sizes.items() if size > shared]:
         title += f" (those that all runs have; {', '.join(larger)})"
-    lines = [*describe_runs(runs, labels), *_count_failed(runs), *_warn_of_data(runs)]
+    lines = [*describe_runs(runs, labels), *count_failed(runs), *_warn_of_data(runs)]
     lines += [f"baseline: {reference}  {labels[reference]}"] if reference else []
     lines += [list_missing(missing)] if missing else []
     # of many pairs, the flipped questions would push the tests off the screen
@@ -422,10 +422,7 @@ def compare_share_tests(runs: Runs, metrics: Sequence[str] = ()) -> Scores:
     """
     return {
         metric.label: {
-            letter: [
-                [None if row.answer is None else metric.share(row) for row in run.scored]
-                for run in repeats
-            ]
+            letter: [[metric.share(row) for row in run.scored] for run in repeats]
             for letter, repeats in runs.items()
         }
         for name, metric in METRICS.items()
@@ -488,18 +485,18 @@ def share_questions(
     ]
 
 
-def _count_failed(runs: Runs) -> list[str]:
-    """Return a line on the questions that some run failed: each pair is compared on those that both answered."""
+def count_failed(runs: Runs) -> list[str]:
+    """Return a line on the questions that some run failed."""
     failed = {
         name: [row.answer is None for run in repeats for row in run.scored]
         for name, repeats in runs.items()
     }
-    if not any(map(any, failed.values())):
-        return []
-    answered = ", ".join(
-        f"{name} answered {each.count(False):,} of {len(each):,}" for name, each in failed.items()
-    )
-    return [f"{answered}. Each pair is compared on the questions that both answered"]
+    counts = [
+        f"{name} failed on {sum(each):,} of {len(each):,}"
+        for name, each in failed.items()
+        if any(each)
+    ]
+    return [f"{', '.join(counts)} questions, which count as wrong"] if counts else []
 
 
 def _warn_of_data(runs: Runs) -> list[str]:
@@ -540,11 +537,9 @@ def collect_verdicts(runs: Runs) -> tuple[Mapping[str, Rows] | None, list[str]]:
         if stale := run.find_stale(read[run.name]):
             reason = f"{name} answered question {stale} again after it was judged"
             return None, [_explain_no_verdicts(reason)]
+    by_run = {folder: list_verdicts(verdicts.values()) for folder, verdicts in read.items()}
     shares = {
-        name: [
-            [None if row.answer is None else read[run.name][row.id].share for row in run.scored]
-            for run in repeats
-        ]
+        name: [[by_run[run.name][question.id] for question in run.questions] for run in repeats]
         for name, repeats in runs.items()
     }
     return shares, [f"judge: {next(iter(judges))}"]

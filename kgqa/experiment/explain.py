@@ -153,8 +153,7 @@ def explain_answers(
             find_cause(row),
             frozenset(_find_signs(row, last.get(row.id), shared)),
             *cited[row.id],
-            # the judge's accuracy counts a failed question as wrong
-            0.0 if verdicts and row.answer is None else verdict,
+            verdict,
         )
         for row, verdict in zip(run.scored, verdicts or [None] * len(run.questions), strict=True)
     ]

@@ -21,6 +21,7 @@ from kgqa.experiment.compare import (
     check_metrics,
     choose_metrics,
     collect_shares,
+    count_failed,
     describe_runs,
     find_baseline,
     find_bounds,
@@ -206,7 +207,7 @@ def plan_comparison(
         *([f"{NO_DIFFERENCE}: so few questions show no difference."] if _has_none(planned) else []),
         *_note_common(pilot_questions, chain.from_iterable(costs.values())),
     )
-    heading = "\n".join([*describe_runs(runs, names), *notes])
+    heading = "\n".join([*describe_runs(runs, names), *count_failed(runs), *notes])
     section = Section("Plan", header, planned, texts, optional=len(of_pilot))
     # a small pilot comes first
     wanted = max(cautious or 0 for _, cautious in plans) if pilot_questions >= ENOUGH else ENOUGH

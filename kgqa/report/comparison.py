@@ -123,7 +123,7 @@ class ComparisonTable:
         parts = [
             f"{rows} on the same questions of {named}{f' with {used}' if used else ''}.",
             f"Means in percent by the rules of {title_rules(self.profile)}, differences in points with 95% intervals.",
-            f"n: questions that both answered. p: {describe_tests(self.differences)},",
+            f"n: questions that define the score in both. p: {describe_tests(self.differences)},",
             f"with {CORRECTED_P[self.correction][1]} over {self._count_families()}.",
             f"Bold: p < {self.differences[0].alpha:g}.",
             *explain_direction(each.title for each in self.differences),
@@ -152,11 +152,7 @@ class ComparisonTable:
         return [
             *warn_of_simulation(list(self.entries.values())),
             *name_doubts((name, run.metrics) for name, run in runs),
-            *(
-                f"{name} failed on {pluralize(run.metrics.failed, 'question')}."
-                for name, run in runs
-                if run.metrics.failed
-            ),
+            *self._count_failed(),
             *([list_missing(self.missing)] if self.missing else []),
             *(["The runs read different data files."] if len(files) > 1 else []),
             *(f"Scored {lacking}." for lacking in golds if lacking),
@@ -164,6 +160,19 @@ class ComparisonTable:
             *(["The judge is the reader."] if any(j and j.warnings for j in judges) else []),
             *(["The judge's errors are not corrected."] if judges else []),
         ]
+
+    def _count_failed(self) -> list[str]:
+        """Return one sentence on the failed questions of each row in all its repeats, or nothing."""
+        rows = {
+            letter: [run.metrics for run in (entry.run, *entry.others)]
+            for letter, entry in self.entries.items()
+        }
+        counts = [
+            f"{self.names[letter]} {failed:,} of {sum(run.questions for run in row):,}"
+            for letter, row in rows.items()
+            if (failed := sum(run.failed for run in row))
+        ]
+        return [f"Failed questions count as wrong: {', '.join(counts)}."] if counts else []
 
     @property
     def _judged(self) -> list[Entry]:

@@ -417,7 +417,7 @@ class PaperTable:
             *self._name_judges(),
             *self._note_repeats(),
             *([list_missing(self.missing)] if self.missing else []),
-            *([f"{failed} questions failed and count as wrong."] if failed else []),
+            *([f"Failed questions count as wrong: {failed:,}."] if failed else []),
             *(f"{name} is scored {lacking}." for name, lacking in self._missing_golds().items()),
             *(["The judge is the reader."] if any(judge.warnings for judge in judged) else []),
             *(

@@ -62,10 +62,10 @@ def compare_rows(first: Sequence[Path], second: Sequence[Path], metric: Publishe
     """Return 1 if the runs of the first row have the larger mean, -1 if those of the second have.
 
     The values are paired by question. Return 0 if the 95 % interval of the mean difference includes 0, or if fewer than
-    30 questions are answered in all runs.
+    30 questions have a value in all runs.
     """
     mine, theirs = (
-        [_read_answered(folder, metric) for folder in folders] for folders in (first, second)
+        [_read_compared(folder, metric) for folder in folders] for folders in (first, second)
     )
     shared = set.intersection(*map(set, (*mine, *theirs)))
     if len(shared) < FEW:
@@ -107,9 +107,14 @@ def _interval(parts: tuple[tuple[float, float], ...], *, is_mean: bool) -> tuple
     return 100 * low, 100 * high
 
 
-def _read_answered(folder: Path, metric: PublishedMetric) -> dict[str, float]:
-    """Return the numerators of the questions that were answered."""
-    return {key: upper for key, (upper, _, answered) in _read(folder, metric).items() if answered}
+def _read_compared(folder: Path, metric: PublishedMetric) -> dict[str, float]:
+    """Return the numerators of the questions to compare. A failed one counts in scores, and not in costs."""
+    counts_failed = (metric.path or "").startswith("scores.")
+    return {
+        key: upper
+        for key, (upper, _, answered) in _read(folder, metric).items()
+        if answered or counts_failed
+    }
 
 
 def _read(folder: Path, metric: PublishedMetric) -> Parts:

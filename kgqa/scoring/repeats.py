@@ -136,8 +136,8 @@ def compare_rows(
 
 
 def average_rows(repeats: Rows) -> list[float | None]:
-    """Return the mean share of each question over the repeats that define it."""
-    return [mean(column) for column in zip(*repeats, strict=True)]
+    """Return the mean share of each question, None if a repeat does not define it: as in `repeated_estimate`."""
+    return [None if None in column else mean(column) for column in zip(*repeats, strict=True)]
 
 
 def _add_spread(

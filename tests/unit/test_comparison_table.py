@@ -70,7 +70,7 @@ def test_caption_names_tests_and_models(part: str) -> None:
 @pytest.mark.parametrize(
     ("entries", "warning"),
     [
-        ({"A": fake_entry("a", failed=2)}, "a failed on 2 questions."),
+        ({"A": fake_entry("a", failed=2)}, "Failed questions count as wrong: a 2 of 2."),
         ({"B": fake_entry("b", sha256="2")}, "The runs read different data files."),
         ({"B": fake_entry("b", note="simulated")}, "No model was called"),
         ({"A": fake_entry("a", answerless=2)}, "a: 2 of 2 answers are empty."),
@@ -86,6 +86,12 @@ def test_caption_warns(entries: Mapping[str, Entry], warning: str) -> None:
     warnings = " ".join(table_of(**entries).warnings)
     assert warnings.startswith(warning)
     assert bool(warnings) == bool(warning)
+
+
+def test_caption_counts_failed_questions_of_repeats_once() -> None:
+    repeats = [fake_entry("a", failed=failed).run for failed in (0, 1, 2)]
+    table = table_of(A=Entry(repeats[0], others=repeats[1:]), B=fake_entry("b", failed=1))
+    assert table.warnings == ["Failed questions count as wrong: a 3 of 6, b 1 of 2."]
 
 
 @pytest.mark.parametrize(

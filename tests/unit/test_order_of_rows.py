@@ -26,7 +26,7 @@ def order(monkeypatch: pytest.MonkeyPatch, wins: int, losses: int, n: int) -> in
     values = {"first": first, "second": second}
     monkeypatch.setattr(
         question_values,
-        "_read_answered",
+        "_read_compared",
         lambda folder, _: {str(number): share for number, share in enumerate(values[folder.name])},
     )
     return compare_rows(*ROWS, EM)
@@ -48,6 +48,21 @@ def test_order_needs_an_interval_without_0(
     monkeypatch: pytest.MonkeyPatch, wins: int, losses: int, n: int, expected: int
 ) -> None:
     assert order(monkeypatch, wins, losses, n) == expected
+
+
+CALLS = PublishedMetric("calls", "cost.method.calls_per_question", "", "")
+
+
+@pytest.mark.parametrize(("metric", "expected"), [(EM, 1), (CALLS, 0)], ids=["score", "cost"])
+def test_failed_questions_count_in_the_order_of_scores(
+    monkeypatch: pytest.MonkeyPatch, metric: PublishedMetric, expected: int
+) -> None:
+    """Both rows have the same values, but the second one failed on half of the questions."""
+    first = {str(number): (100.0, 1.0, True) for number in range(60)}
+    second = {**first, **{str(number): (0.0, 1.0, False) for number in range(30)}}
+    values = {"first": first, "second": second}
+    monkeypatch.setattr(question_values, "_read", lambda folder, _: values[folder.name])
+    assert compare_rows(*ROWS, metric) == expected
 
 
 @pytest.mark.slow

@@ -131,12 +131,15 @@ def test_difference_is_that_of_means_over_repeats() -> None:
     assert tested.difference == pytest.approx(50 / 3)
 
 
-def test_failed_question_has_the_mean_of_the_other_repeats() -> None:
+def test_question_counts_if_all_repeats_define_it() -> None:
     first = [shares_of(1.0, None, None), shares_of(0.0, 1.0, None)]
     tested = compare_repeats(first, [shares_of(0.0, 0.0, 1.0)])
+    row = repeated_estimate(first)
     assert tested is not None
-    # the last question failed in all repeats
-    assert (tested.n, tested.means) == (2, (75, 0))
+    assert row is not None
+    assert (tested.n, tested.means) == (1, (50, 0))
+    # as in the row of the sweep
+    assert (row.estimate.n, row.estimate.mean) == (1, 50)
 
 
 def test_one_run_each_is_compared_as_without_repeats() -> None:

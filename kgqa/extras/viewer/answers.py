@@ -16,6 +16,7 @@ from kgqa.artifacts.trace import TRACE
 from kgqa.artifacts.verdicts import VERDICTS
 from kgqa.experiment.compare import (
     collect_shares,
+    count_failed,
     find_bounds,
     find_lower_better,
     name_runs,
@@ -144,4 +145,4 @@ def _compare(
     differences = compare_rows(
         scores, seed=0, bounds=find_bounds(named), lower_is_better=find_lower_better()
     )
-    return differences, notes
+    return differences, [*count_failed(named), *notes]

@@ -1,0 +1,130 @@
+"""Failed questions in sweeps, comparisons, plans and explanations: they count as wrong everywhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kgqa as api
+from kgqa.extras.viewer.answers import compare_scores
+from kgqa.extras.viewer.table import expand_sweeps, read_rows
+from tests.e2e.conftest import QUICK, Ran, run_in, write_file
+
+# Both are right on the same questions. `fragile` fails on 9 of 36, of which `steady` has 5 right.
+METHODS = '''
+"""Two methods that call no model. The numbers of demo's questions are the end of their ids."""
+
+from dataclasses import dataclass
+
+from kgqa.protocols import Method
+from kgqa.types import Answer, Question
+
+
+@dataclass(frozen=True)
+class Steady(Method):
+    uses = frozenset({"model"})
+
+    async def answer(self, question: Question) -> Answer:
+        number = int(question.id[-2:])
+        return Answer(question.answers[0] if number % 2 else "wrong " * number)
+
+
+@dataclass(frozen=True)
+class Fragile(Steady):
+    async def answer(self, question: Question) -> Answer:
+        if int(question.id[-2:]) < 10:
+            raise ValueError("no reply")
+        return await super().answer(question)
+'''
+SWEEP = ("run", "-m", "method=steady,fragile", "max_failure_rate=1", "sweep.name=two", *QUICK)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("failed")
+    write_file(folder / "failing_methods.py", METHODS)
+    for name in ("steady", "fragile"):
+        target = f"_target_: failing_methods.{name.title()}\n"
+        write_file(folder / f"conf/method/{name}.yaml", target)
+    ran = run_in(folder, *SWEEP)
+    assert ran.code == 0, ran.err
+    return folder
+
+
+@pytest.fixture(scope="module")
+def compared(place: Path) -> Ran:
+    return run_in(place, "compare", "two", "metrics=em,f1", "--out", "c.json")
+
+
+def read_report(place: Path) -> str:
+    assert run_in(place, "report", "two", "--format", "md").code == 0
+    return (place / "outputs/sweeps/two/report.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def em(place: Path, compared: Ran) -> Any:
+    assert compared.code == 0, compared.err
+    return json.loads((place / "c.json").read_text())["differences"][0]
+
+
+def test_failed_questions_are_wrong_in_pairs(em: Any) -> None:
+    assert (em["metric"], em["n"]) == ("EM", 36)
+    assert em["first_mean"] == pytest.approx(50)
+    assert em["second_mean"] == pytest.approx(100 * 13 / 36)
+    assert (em["first_wins"], em["second_wins"]) == (5, 0)
+
+
+def test_compared_means_are_those_of_the_runs(place: Path, em: Any) -> None:
+    folders = [place / em[side] for side in ("first", "second")]
+    scores = [json.loads((each / "metrics.json").read_text())["scores"]["em"] for each in folders]
+    assert [each["mean"] for each in scores] == pytest.approx(
+        [em["first_mean"], em["second_mean"]], abs=1e-4
+    )
+
+
+def test_sweep_has_the_difference_of_the_comparison(place: Path, em: Any) -> None:
+    report = read_report(place)
+    assert f"| EM | fragile | steady | 36 | {-em['difference']:+.1f} [" in report
+
+
+def test_plan_has_the_difference_of_the_comparison(place: Path, em: Any) -> None:
+    ran = run_in(place, "plan", "two", "metrics=em")
+    row = next(line for line in ran.out.splitlines() if "steady – fragile" in line)
+    assert row.split()[-2:] == ["36", f"{em['difference']:+.1f}"]
+
+
+def test_side_by_side_has_the_same_tests(
+    place: Path, em: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    rows = {row.key: row for row in read_rows(Path("outputs"))}
+    sweeps = [row for row in rows.values() if row.kind == "sweep"]
+    (first, *_), notes = compare_scores(expand_sweeps(sweeps, rows))
+    assert first.n == em["n"]
+    assert first.difference == pytest.approx(em["difference"])
+    assert notes == ["B failed on 9 of 36 questions, which count as wrong"]
+
+
+@pytest.mark.parametrize("command", ["compare", "plan"])
+def test_heading_counts_failed_questions(place: Path, command: str) -> None:
+    ran = run_in(place, command, "two")
+    assert "B failed on 9 of 36 questions, which count as wrong" in ran.out
+
+
+def test_python_has_the_same_pairs(place: Path, em: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    first = api.compare("two").rows[0]
+    assert first["difference"] == pytest.approx(em["difference"])
+
+
+def test_judge_counts_failed_questions_in_pairs(place: Path) -> None:
+    for name in ("steady", "fragile"):
+        folder = next((place / "outputs/demo" / name).glob("*/*"))
+        assert run_in(place, "evaluate", str(folder), "judge=em").code == 0
+    ran = run_in(place, "compare", "two", "metrics=judge", "--out", "judged.json")
+    assert ran.code == 0, ran.err
+    (judged,) = json.loads((place / "judged.json").read_text())["differences"]
+    assert (judged["n"], judged["first_wins"]) == (36, 5)
