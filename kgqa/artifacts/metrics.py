@@ -74,6 +74,7 @@ class ScoreSummary(Artifact):
 
     scores: by metric, see `kgqa.scoring.questions.METRICS`. A failed question counts as 0.
     answered: the same over answered questions only, if some questions failed.
+    failed_metrics: the user's metrics that failed on an answer and have no score, with the first error.
     """
 
     questions: Count
@@ -84,6 +85,7 @@ class ScoreSummary(Artifact):
     missing_golds: str | None = omit_none()
     scores: Mapping[str, Estimate]
     answered: Mapping[str, Estimate] | None = omit_none()
+    failed_metrics: Mapping[str, str] | None = omit_none()
     # support recall and error rate of all passages that come with the questions
     given: Means
     wording: Wording | None = omit_none()

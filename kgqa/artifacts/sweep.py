@@ -155,6 +155,8 @@ class Cell(CellState):
                 f"recall@{budget}": recall for budget, recall in metrics.retrieval.recall.items()
             }
         score = scores.get(metric)
+        if failure := (metrics.failed_metrics or {}).get(metric):
+            raise ConfigError(failure)
         if score is None or score.mean is None:
             names = [name for name, each in scores.items() if each.mean is not None]
             raise ConfigError(

@@ -64,7 +64,8 @@ def _run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool
             )
     _show_summary(experiment, executed, terminal)
     folder = executed.run.folder
-    return terminal.end(folder, executed.failure, following=("show", folder))
+    code = terminal.end(folder, executed.failure, following=("show", folder))
+    return 2 if executed.run.metrics.failed_metrics else code
 
 
 def _show_summary(experiment: Experiment, executed: Executed, terminal: Terminal) -> None:

@@ -58,7 +58,7 @@ FLIPS = 10
 
 
 def evaluate(args: Namespace, terminal: Terminal) -> int:
-    """Score runs, sweeps, or predictions of other programs. Return 2 if a judge gave no verdict."""
+    """Score runs, sweeps, or predictions of other programs. Return 2 if a judge gave no verdict, or a metric failed."""
     if args.calibrate:
         _calibrate(args, terminal)
         return 0
@@ -116,7 +116,8 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     judgings = (each.evaluation.judge for each in evaluated)
     failures = [text for judged in judgings if judged and (text := explain_lost_verdicts(judged))]
     terminal.lines((f"kgqa: {text}" for text in dict.fromkeys(failures)), alarm=True)
-    return 2 if failures else 0
+    has_failed = failures or any(each.evaluation.scores.failed_metrics for each in evaluated)
+    return 2 if has_failed else 0
 
 
 def _list_names(answered: Sequence[AnsweredQuestions], terminal: Terminal) -> dict[str, str]:

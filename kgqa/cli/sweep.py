@@ -84,7 +84,8 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
         after = " Once what failed is corrected, continue" if states["failed"] else " Continue"
         terminal.line(f"finished cells and all replies are saved.{after} with: {command}")
     terminal.end(sweep.path, following=_choose_next(report))
-    return 0 if sweep.is_complete else 2
+    has_scores = not any(each.metrics.failed_metrics for each in report.done)
+    return 0 if sweep.is_complete and has_scores else 2
 
 
 def _choose_next(report: SweepReport) -> tuple[object, ...]:

@@ -29,7 +29,7 @@ from kgqa.report.warnings import find_doubts
 from kgqa.scoring.comparison import ALPHA, DIFFERENCE, HOLM, Difference, pair_runs
 from kgqa.scoring.corrected import share
 from kgqa.scoring.metrics import exact_match
-from kgqa.scoring.questions import BUILT_IN, METRICS, ScoredQuestion
+from kgqa.scoring.questions import BUILT_IN, METRICS, ScoredQuestion, find_failed_metrics
 from kgqa.scoring.repeats import Rows, average_rows, compare_rows
 from kgqa.types import Json
 from kgqa.util.fs import json_text, replace_file
@@ -415,10 +415,10 @@ def _find_method(run: AnsweredQuestions) -> str:
     return str(choices.get("method", Path(run.name).name))
 
 
-def compare_share_tests(runs: Runs, metrics: Sequence[str] = ()) -> Scores:
+def compare_share_tests(runs: Runs, metrics: Sequence[str] = ()) -> dict[str, dict[str, Rows]]:
     """Return the shares of each question by tested metric and run, for each of its repeats.
 
-    metrics: the names of the user's metrics to compute. Empty: all. A metric that is not needed can raise an error.
+    metrics: the names of the user's metrics to compute. Empty: all.
     """
     return {
         metric.label: {
@@ -513,10 +513,20 @@ def _warn_of_data(runs: Runs) -> list[str]:
 
 
 def collect_shares(runs: Runs, metrics: Sequence[str] = ()) -> tuple[Scores, list[str]]:
-    """Return the shares of `compare_share_tests` and, if one judge judged all runs, of its verdicts, and notes."""
+    """Return the shares of `compare_share_tests` and, if one judge judged all runs, of its verdicts, and notes.
+
+    A metric of the user that fails on an answer is a note. Raises ConfigError: it is one of `metrics`.
+    """
     verdicts, notes = collect_verdicts(runs)
     judged = {JUDGE_ACCURACY: verdicts} if verdicts else {}
-    return {**compare_share_tests(runs, metrics), **judged}, notes
+    scores = compare_share_tests(runs, metrics)
+    rows = (row for repeats in runs.values() for run in repeats for row in run.scored)
+    for name, failure in find_failed_metrics(rows).items():
+        if name in metrics:
+            raise ConfigError(failure)
+        del scores[METRICS[name].label]
+        notes.append(f"warning: {failure}")
+    return {**scores, **judged}, notes
 
 
 def collect_verdicts(runs: Runs) -> tuple[Mapping[str, Rows] | None, list[str]]:

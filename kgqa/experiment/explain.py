@@ -20,7 +20,7 @@ from kgqa.scoring.citations import CitationScores, cite_passages, cite_sentences
 from kgqa.scoring.comparison import Difference, explain_direction
 from kgqa.scoring.intervals import estimate
 from kgqa.scoring.normalization import normalize
-from kgqa.scoring.questions import METRICS, Metric, ScoredQuestion
+from kgqa.scoring.questions import METRICS, Metric, ScoredQuestion, find_failed_metrics
 from kgqa.scoring.repeats import Rows, compare_rows, repeated_estimate
 from kgqa.scoring.summary import UNKNOWN
 from kgqa.util.fs import replace_file
@@ -126,6 +126,9 @@ def explain(
         *_citation_sections(explained, seed),
         *_group_sections(explained, seed),
     ]
+    # the scores of groups have called the metrics
+    answers = (each.row for each in _flatten(explained))
+    heading += [f"warning: {failure}" for failure in find_failed_metrics(answers).values()]
     return Explanation("\n".join(heading), sections)
 
 

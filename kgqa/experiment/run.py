@@ -274,6 +274,7 @@ def find_finished_run(session: Session) -> FinishedRun | None:
         and not (metrics.graph or {}).get("failed")
         # the index can be complete now
         and not (metrics.retriever or {}).get("failed")
+        and not metrics.failed_metrics
         and metrics.predictions is not None
         and _is_judged(session, metrics)
         and max(times[0]) <= times[1][0] <= min(times[2])
@@ -475,6 +476,7 @@ def measure(
             found_and_right=None,
             answerless=0,
             scores=scores,
+            failed_metrics=None,
             by_hops={},
             by_type={},
             profiles={},

@@ -185,8 +185,18 @@ class SweepReport:
         return [f"{CONSTANT} (cell {'; '.join(constant)})"] if constant else []
 
     def warnings(self) -> list[str]:
-        """Return each warning about scores once, with its cells."""
-        return self._list_once(find_warnings)
+        """Return each warning about scores once, with its cells, and each failed metric with its first error."""
+        first: dict[str, str] = {}
+        for cell in self.done:
+            first = {**(cell.metrics.failed_metrics or {}), **first}
+
+        def list_warnings(run: FinishedRun) -> list[str]:
+            failed = {name: first[name] for name in run.metrics.failed_metrics or ()}
+            return find_warnings(
+                replace(run, metrics=run.metrics.replace(failed_metrics=failed or None))
+            )
+
+        return self._list_once(list_warnings)
 
     def _list_once(self, list_texts: Callable[[FinishedRun], list[str]]) -> list[str]:
         groups = group_texts(

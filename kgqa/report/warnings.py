@@ -64,12 +64,17 @@ def find_bad_inputs(metrics: Metrics) -> Iterator[str]:
 def find_undefined_metrics(
     scores: ScoreSummary, own_metrics: Mapping[str, OwnMetric]
 ) -> Iterator[str]:
-    """Yield a line for each of the user's metrics that no answered question defines. They are in no table."""
+    """Yield a line for each of the user's metrics that failed, or that no answered question defines.
+
+    They are in no table.
+    """
+    failures = scores.failed_metrics or {}
+    yield from failures.values()
     # without answers, because all failed or the method only searches, no metric is defined
     if not scores.score("em").n:
         return
     for name, metric in own_metrics.items():
-        if not scores.score(name).n:
+        if name not in failures and not scores.score(name).n:
             place = function_line(metric.function)
             yield (
                 f"metric {name} ({place}) is not defined for any of {scores.questions:,} questions. "

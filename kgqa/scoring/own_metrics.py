@@ -14,16 +14,13 @@ from kgqa.types import Question
 from kgqa.util.jsonio import encode_json
 from kgqa.util.places import conf_folders
 from kgqa.util.plugins import import_member
-from kgqa.util.redaction import describe_error, function_line
+from kgqa.util.redaction import describe_error, function_line, show_file
 from kgqa.util.text import shorten
 from kgqa.util.yaml_files import parse_yaml
 
 NO_TARGET = "must have the line _target_: MODULE.FUNCTION"
 MAX_ANSWER = 60  # characters in a message
-SAVED = (
-    "The answers are saved. Correct the metric, then run the same command again. "
-    "kgqa compare and kgqa plan can also omit it: add metrics=em,f1"
-)
+SAVED = "The answers are saved. Correct the metric, then run the same command again"
 KEYS = ("_target_", "label", "lower_is_better")
 
 
@@ -36,6 +33,10 @@ class OwnMetric:
     function: Callable[[Question, str], float | None]
     label: str
     lower_is_better: bool
+
+    @property
+    def name(self) -> str:
+        return self.file.stem
 
     def share(self, question: Question, answer: str | None) -> float | None:
         """Return the share. A failed question counts as 0, or not at all where 0 is the best.
@@ -50,7 +51,7 @@ class OwnMetric:
             cause = describe_error(error)
             end = "" if cause.endswith("?") else "."
             raise ConfigError(
-                f"{self.file}: {_name_place(question, answer)}: {cause}{end} {SAVED}"
+                f"{show_file(self.file)}: {_name_place(question, answer)}: {cause}{end} {SAVED}"
             ) from error
         if share is None or (isinstance(share, int | float) and 0 <= share <= 1):
             return None if share is None else float(share)

@@ -41,6 +41,33 @@ class SupportScores:
     error_rate: float | None = None
 
 
+class OwnScores:
+    """The shares of a run's answers by the user's metrics.
+
+    A metric is called once per answer, when its first share is used. If it fails on one answer, no answer has a share:
+    the mean of the others would be that of other questions than EM's.
+    """
+
+    def __init__(self, answers: Mapping[str, tuple[Question, str | None]]) -> None:
+        self._answers = answers
+        self._shares = dict[OwnMetric, Mapping[str, float | None]]()
+        # by name of the metric
+        self.failures = dict[str, str]()
+
+    def share(self, metric: OwnMetric, question_id: str) -> float | None:
+        """Return the share of an answer. None: the question does not define it, or the metric fails."""
+        if metric not in self._shares:
+            self._shares[metric] = self._score(metric)
+        return self._shares[metric].get(question_id)
+
+    def _score(self, metric: OwnMetric) -> dict[str, float | None]:
+        try:
+            return {key: metric.share(*answer) for key, answer in self._answers.items()}
+        except ConfigError as error:
+            self.failures[metric.name] = f"metric {metric.name} has no score: {error}"
+            return {}
+
+
 @dataclass(frozen=True, slots=True)
 class ScoredQuestion:
     """A question with its prediction and scores, as shares in 0..1. A failed one has EM and F1 0, and no support."""
@@ -55,8 +82,8 @@ class ScoredQuestion:
     support: SupportScores
     # of all passages that come with the question, as if they were used
     given: SupportScores
-    # by the user's metrics, each of which is called at most once for the question
-    own: Mapping[str, float | None] = field(default_factory=dict)
+    # by the user's metrics, of all questions of the run
+    own: OwnScores = field(compare=False, repr=False)
     # answered, and abstained from its twin. None: no twin was answered
     pair_right: bool | None = None
 
@@ -266,7 +293,7 @@ def _wrap(name: str, metric: OwnMetric) -> Metric:
     return Metric(
         name,
         metric.label,
-        lambda row: row.own.get(name),
+        lambda row: row.own.share(metric, row.id),
         column=True,
         tested=True,
         lower_is_better=metric.lower_is_better,
@@ -326,11 +353,16 @@ def score_questions(
 ) -> list[ScoredQuestion]:
     """Score the questions of a run in order. Raises as `score_question`."""
     rows = [score_question(question, predictions[question.id], profile) for question in questions]
+    own = OwnScores({row.id: (row.question, row.answer) for row in rows})
     right = {row.id: row.answerability == 1 for row in rows}
     return [
-        replace(row, pair_right=right[row.id] and right[row.question.twin])
-        if row.question.twin in right
-        else row
+        replace(
+            row,
+            own=own,
+            pair_right=right[row.id] and right[row.question.twin]
+            if row.question.twin in right
+            else None,
+        )
         for row in rows
     ]
 
@@ -366,31 +398,16 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
         contained,
         support,
         pool_support,
-        _OwnShares(question, answer),
+        OwnScores({question.id: (question, answer)}),
     )
 
 
-class _OwnShares(Mapping[str, float | None]):
-    """The shares of an answer by the user's metrics.
-
-    A metric is called when its share is used, so that a command without it works if it raises an error.
-    """
-
-    def __init__(self, question: Question, answer: str | None) -> None:
-        self._question, self._answer = question, answer
-        self._metrics = list_own_metrics()
-        self._shares: dict[str, float | None] = {}
-
-    def __getitem__(self, name: str) -> float | None:
-        if name not in self._shares:
-            self._shares[name] = self._metrics[name].share(self._question, self._answer)
-        return self._shares[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._metrics)
-
-    def __len__(self) -> int:
-        return len(self._metrics)
+def find_failed_metrics(rows: Iterable[ScoredQuestion]) -> dict[str, str]:
+    """Return for each of the user's metrics that failed on an answer, by name, a line with its first error."""
+    failures: dict[str, str] = {}
+    for row in rows:
+        failures = {**row.own.failures, **failures}
+    return failures
 
 
 def has_abstained(prediction: Prediction) -> bool:

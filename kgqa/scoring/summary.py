@@ -20,7 +20,13 @@ from kgqa.scoring.agreement import agreement
 from kgqa.scoring.intervals import estimate, mean, percent
 from kgqa.scoring.metrics import available_profiles, containment, score
 from kgqa.scoring.normalization import count_words
-from kgqa.scoring.questions import BUILT_IN, METRICS, ScoredQuestion, Share
+from kgqa.scoring.questions import (
+    BUILT_IN,
+    METRICS,
+    ScoredQuestion,
+    Share,
+    find_failed_metrics,
+)
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -49,15 +55,23 @@ def summarise(rows: Sequence[ScoredQuestion]) -> ScoreSummary:
         raise ValueError(f"one run is scored by one profile, not by {', '.join(sorted(profiles))}")
     answered = [row for row in rows if row.answer is not None]
     answerable = [row for row in rows if row.question.answerable is not False]
-    own = {name: metric.share for name, metric in METRICS.items() if name not in BUILT_IN}
+    scores = _scores(rows)
+    # the scores have called the metrics
+    failed_metrics = find_failed_metrics(rows)
+    own = {
+        name: metric.share
+        for name, metric in METRICS.items()
+        if name not in BUILT_IN and name not in failed_metrics
+    }
     shares = {**_EM_AND_F1, **own}
     summary = ScoreSummary(
         questions=len(rows),
         failed=len(rows) - len(answered),
         answerless=sum(row.answer is not None and not row.answer.strip() for row in answered),
         profile=rows[0].profile,
-        scores=_scores(rows),
+        scores=scores,
         answered=_scores(answered) if 0 < len(answered) < len(rows) else None,
+        failed_metrics=failed_metrics or None,
         given={
             "support_recall": percent(row.given.recall for row in rows),
             "support_error_rate": percent(row.given.error_rate for row in rows),

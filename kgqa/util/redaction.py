@@ -111,7 +111,7 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, KgqaError):
         return text
     frames = own_frames(error)
-    location = f" ({_show_file(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    location = f" ({show_file(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
     return f"{text}{location}{_hint_at_await(error) or _hint_at_attribute(error)}"
 
 
@@ -137,7 +137,7 @@ def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
 def format_frames(error: BaseException) -> list[str]:
     """Return the lines of `own_frames` for a terminal, each with its source."""
     return [
-        redact(f"{_show_file(frame.filename)}:{frame.lineno}: {frame.line}".removesuffix(": "))
+        redact(f"{show_file(frame.filename)}:{frame.lineno}: {frame.line}".removesuffix(": "))
         for frame in own_frames(error)
     ]
 
@@ -149,7 +149,7 @@ def awaiting_line(program: Coroutine[Any, Any, Any]) -> str:
     while isinstance(inner, CoroutineType) and inner.cr_frame:
         file = inner.cr_frame.f_code.co_filename
         if not file.startswith(f"{package_folder()}{os.sep}"):
-            line = f"{_show_file(file)}:{inner.cr_frame.f_lineno}"
+            line = f"{show_file(file)}:{inner.cr_frame.f_lineno}"
         inner = inner.cr_await
     return line
 
@@ -157,10 +157,10 @@ def awaiting_line(program: Coroutine[Any, Any, Any]) -> str:
 def function_line(function: Callable[..., Any]) -> str:
     """Return FILE:LINE of a function."""
     code = unwrap(function).__code__
-    return f"{_show_file(code.co_filename)}:{code.co_firstlineno}"
+    return f"{show_file(code.co_filename)}:{code.co_firstlineno}"
 
 
-def _show_file(file: str) -> str:
+def show_file(file: str | Path) -> str:
     """Return the path from the working directory, or only the name outside of it."""
     path = Path(file).absolute()
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name

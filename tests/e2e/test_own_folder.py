@@ -17,7 +17,7 @@ from kgqa.artifacts.manifest import Manifest
 from kgqa.cli.system import FIRST_RUNS
 from kgqa.extras.viewer.table import name_rows, read_rows
 from kgqa.prompting import template_hash
-from tests.e2e.conftest import Kgqa
+from tests.e2e.conftest import Kgqa, run_in
 
 Run = Callable[[str], str]
 
@@ -284,6 +284,71 @@ def test_replaced_verdicts_name_no_module(kgqa: Run, tmp_path: Path) -> None:
     assert "mine.py" not in kgqa("compare before after")
 
 
+FAILING = "def mine(question, answer):\n    return 1 / (question.id[-1] != '3')\n"
+FAILURE = (
+    r"warning: metric mine has no score: conf/metric/mine\.yaml: question 3hop1__demo_03, answer '.*': "
+    r"ZeroDivisionError: division by zero \(mine\.py:2\)\. "
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        pytest.param("run method=golden {}", 2, id="run"),
+        pytest.param("run -m method=golden,no_context {}", 2, id="sweep"),
+        pytest.param("evaluate golden", 2, id="evaluate"),
+        pytest.param("explain golden", 0, id="explain"),
+        pytest.param("compare golden no_context", 0, id="compare"),
+        pytest.param("plan golden no_context", 0, id="plan"),
+    ],
+)
+def test_failing_metric_hides_no_other_score(
+    kgqa: Run, tmp_path: Path, command: str, code: int
+) -> None:
+    kgqa("new metric mine")
+    (tmp_path / "mine.py").write_text(FAILING, encoding="utf-8")
+    runs = "dataset=demo engine=scripted limit=3"
+    for method in ("golden", "no_context"):
+        kgqa(f"run method={method} {runs} output_dir={method}")
+    ran = run_in(tmp_path, *command.format(runs).split())
+    out = ran.out + ran.err
+    assert ran.code == code, out
+    assert "F1" in out
+    assert "Mine" not in out
+    assert len(re.findall(FAILURE, out)) == 1
+
+
+def test_run_of_a_failing_metric_is_scored_again(kgqa: Run, tmp_path: Path) -> None:
+    line = "run method=golden dataset=demo engine=scripted limit=3 output_dir=mine"
+    kgqa("new metric mine")
+    module = tmp_path / "mine.py"
+    code = "from pathlib import Path\n\ndef mine(question, answer):\n    return Path('words').read_text()\n"
+    module.write_text(code)
+    kgqa(line)
+    report = (tmp_path / "mine/report.md").read_text(encoding="utf-8")
+    assert "**Warning**: metric mine has no score" in report
+    assert "| F1 |" in report
+    # not a change of the code
+    (tmp_path / "words").write_text("one")
+    assert "must return a number from 0 to 1 or None, not 'one'" in kgqa(line)
+    module.write_text("def mine(question, answer):\n    return 0.5\n")
+    # this process has imported the old module
+    (tmp_path / "conf/metric/mine.yaml").touch()
+    kgqa(line)
+    metrics = json.loads((tmp_path / "mine/metrics.json").read_text(encoding="utf-8"))
+    assert metrics["scores"]["mine"]["mean"] == 50.0
+    assert metrics["cost"]["paid"]["calls"] == 0
+    assert "already complete" in kgqa(line)
+
+
+def test_failing_metric_is_not_tuned(kgqa: Run, tmp_path: Path) -> None:
+    kgqa("new metric mine")
+    (tmp_path / "mine.py").write_text("def mine(question, answer):\n    return 1 / 0\n")
+    line = "tune method=retrieve_read method.passages=3,5 dataset=demo engine=scripted"
+    out = kgqa(f"{line} tune.dev=3 tune.test=3 tune.metric=mine")
+    assert "kgqa: metric mine has no score: conf/metric/mine.yaml: question" in out
+
+
 @pytest.mark.parametrize("command", ["compare", "plan"])
 def test_failing_metric_can_be_omitted(kgqa: Run, tmp_path: Path, command: str) -> None:
     for method in ("golden", "no_context"):
@@ -294,7 +359,8 @@ def test_failing_metric_can_be_omitted(kgqa: Run, tmp_path: Path, command: str) 
     failure = kgqa(f"{command} golden no_context")
     assert re.search(r"answer '.*': ZeroDivisionError: division by zero \(mine\.py:2\)\. ", failure)
     assert "The answers are saved. Correct the metric, then run the same command again" in failure
-    assert "EM" in kgqa(f"{command} golden no_context metrics=em,f1")
+    assert "ZeroDivisionError" not in kgqa(f"{command} golden no_context metrics=em,f1")
+    assert kgqa(f"{command} golden no_context metrics=mine").startswith("kgqa: metric mine has no")
 
 
 ERRORS = """

@@ -230,6 +230,26 @@ def test_metric_is_called_once_per_question(
     assert counted_metric.calls == ["q1"]
 
 
+FAILING = """
+def divide(question, answer):
+    return 1 / (question.id != "q2")
+"""
+
+
+def test_metric_that_fails_once_has_no_score(
+    write_metric: Callable[..., Path], tmp_path: Path
+) -> None:
+    write_metric("mine").write_text("_target_: labeled_metric.divide\n")
+    (tmp_path / "labeled_metric.py").write_text(FAILING)
+    questions = [Question(f"q{number}", "Who?", ("Ann",), hops=2) for number in (1, 2, 3)]
+    rows = score_questions(questions, {q.id: Prediction(q.id, "Ann") for q in questions}, "musique")
+    summary = summarise(rows)
+    assert list(summary.failed_metrics or {}) == ["mine"]
+    assert (summary.score("mine").n, summary.score("em").mean) == (0, 100.0)
+    assert summary.by_hops["2"].keys() == {"n", "em", "f1"}
+    assert collect_shares(rows)["mine"] == {"q1": None, "q2": None, "q3": None}
+
+
 @pytest.mark.parametrize(
     ("names", "is_reported"),
     [({"em"}, True), ({"em", "mine"}, False), (set(), False)],
