@@ -204,6 +204,7 @@ def compare_answers(
         bounds=find_bounds(runs),
         lower_is_better=find_lower_better(),
     )
+    require_pairs(differences)
     scored_by = runs["A"][0].profile
     title = f"{count_questions(runs)}, profile {scored_by}"
     title += f", {count_tests(differences, correction)}"
@@ -483,6 +484,12 @@ def share_questions(
         replace(run, questions=tuple(own[key] for key in order))
         for run, own in zip(runs, by_run, strict=True)
     ]
+
+
+def require_pairs(differences: Sequence[Difference]) -> None:
+    """Raise a ConfigError if no score is defined in two runs."""
+    if not differences:
+        raise ConfigError("no question has a score in two of these runs. Choose other metrics=")
 
 
 def count_failed(runs: Runs) -> list[str]:

@@ -30,6 +30,7 @@ from kgqa.experiment.compare import (
     label_runs,
     name_by_differences,
     name_runs,
+    require_pairs,
 )
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.experiment.selection import GIVEN, QuestionSelection
@@ -106,6 +107,7 @@ def plan_comparison(
         bounds=find_bounds(runs),
         lower_is_better=find_lower_better(),
     )
+    require_pairs(pilots)
     # kgqa compare corrects for the same tests
     tests = count_families(pilots)
     alphas = {each: ALPHA / count for each, count in tests.items()}

@@ -363,6 +363,17 @@ def test_failing_metric_can_be_omitted(kgqa: Run, tmp_path: Path, command: str) 
     assert kgqa(f"{command} golden no_context metrics=mine").startswith("kgqa: metric mine has no")
 
 
+@pytest.mark.parametrize("command", ["compare", "compare --out c.md", "plan"])
+def test_undefined_metric_is_not_compared(kgqa: Run, tmp_path: Path, command: str) -> None:
+    for method in ("golden", "no_context"):
+        kgqa(f"run method={method} dataset=demo engine=scripted limit=2 output_dir={method}")
+    kgqa("new metric mine")
+    code = "def mine(question, answer):\n    return None\n"
+    (tmp_path / "mine.py").write_text(code, encoding="utf-8")
+    out = kgqa(f"{command} golden no_context metrics=mine")
+    assert out == "kgqa: no question has a score in two of these runs. Choose other metrics=\n"
+
+
 ERRORS = """
 from kgqa.types import Question
 
