@@ -49,13 +49,17 @@ Points = Annotated[
 Probability = Annotated[
     float, Validator("must be above 0.05 and below 1", lambda power: 0.05 < power < 1)
 ]
-REPEATS_TEXT = "Repeats: the numbers are for as many repeats as those of the pilot, with the spread between them."
+REPEATS_TEXT = (
+    "Repeats: the numbers are for as many repeats as those of the pilot. A spread between them that more questions do "
+    "not reduce counts if an F test shows it (p < 0.05)."
+)
 TOO_DIFFERENT = (
     "{rows}: the repeats differ by so much that no number of questions shows {points}. Use more repeats, e.g. "
     "repeats=10."
 )
 FEWER_TESTS = "Fewer tests need fewer questions: set metrics=f1 here and in kgqa compare"
 OF_PAIRS = ", or baseline=ROW with the letter or the name of a run"
+OF_REPEATS = "the test of repeats"
 # in place of points
 NO_DIFFERENCE = "none"
 # keys of a pilot that choose its questions or its folder
@@ -166,7 +170,9 @@ def plan_comparison(
     of_pilot = ("pilot shows", "pilot questions", "pilot difference")
     header = ("runs", "metric", needed_for, "cautious", *of_dataset, *costs_of_it, *of_pilot)
     approximate = "the normal approximation"
-    powers = (MCNEMAR if each.is_exact else approximate for each in pilots)
+    powers = (
+        MCNEMAR if each.is_exact else OF_REPEATS if each.repeats else approximate for each in pilots
+    )
     test = " or ".join(dict.fromkeys(powers))
     level = describe_level(ALPHA, tests)
     at_most = f", at most {all_of_it:,}" if all_of_it else ""

@@ -291,7 +291,7 @@ def comparison_section(
     tests = count_families(differences) if correction != "none" else {}
     pair = "first run minus second run" if baseline is None else f"run minus {names[baseline]}"
     higher = "first run" if baseline is None else "run"
-    has_repeats = any(each.repeat_error for each in differences)
+    has_repeats = any(row.between for each in differences for row in each.repeats)
     is_equal = f"the interval is between -{wanted:g} and {wanted:g}"
     texts = (
         "Means in percent over the same questions.",
@@ -331,7 +331,7 @@ def describe_tests(differences: Sequence[Difference]) -> str:
     # EM of repeats can be between right and wrong
     exact = [each.binary for each in differences]
     text = TESTS if any(exact) and not all(exact) else MCNEMAR if all(exact) else PERMUTATION
-    has_repeats = any(each.repeat_error for each in differences)
+    has_repeats = any(each.has_spread for each in differences)
     spread = ", or Student's t with the spread between repeats if its p is larger"
     return text + spread * has_repeats
 

@@ -26,6 +26,19 @@ _TIE = 1e-9  # equal sums differ by less
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatSpread:
+    """The spread between the repeats of one row, as variances of their mean (of shares).
+
+    runs: the number of repeats, at least 2. residual: of equal runs, for one question: it falls with their number.
+    between: what more questions do not reduce, 0 if a test does not show it.
+    """
+
+    runs: int
+    residual: float
+    between: float
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """One metric of two runs over the questions that define it for both. Means in percent, differences in points."""
 
@@ -51,8 +64,10 @@ class Difference:
     alpha: float = ALPHA
     # whether one of the two is no competitor: these pairs are corrected on their own
     upper_bound: bool = False
-    # the part of the standard error that is between repeats, in points: more questions do not reduce it
-    repeat_error: float = 0.0
+    # of each row with several runs
+    repeats: tuple[RepeatSpread, ...] = ()
+    # whether the interval and p contain the spread between repeats
+    has_spread: bool = False
     # whether a lower mean is better
     lower_is_better: bool = False
 
@@ -63,7 +78,7 @@ class Difference:
     @property
     def is_exact(self) -> bool:
         """Return whether McNemar's exact test is the only one."""
-        return self.binary and not self.repeat_error
+        return self.binary and not self.has_spread
 
     @property
     def title(self) -> str:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from kgqa.scoring.comparison import ALPHA, POWER, Difference, questions_needed
+from kgqa.scoring.comparison import ALPHA, POWER, Difference, RepeatSpread, questions_needed
 
 MOST = 1_000_000  # questions
 # the spread of the differences of a smaller pilot is uncertain (docs/PLAN.md)
 ENOUGH = 40  # questions
 # the spread of the pilot is below the cautious one with this probability
 _CAUTION = 0.2
+# equally likely estimates of the spread between the repeats of a row
+_ESTIMATES = 16
+# a variance above 0
+_LEAST = 1e-18
 
 
 def mcnemar_power(
@@ -40,6 +44,41 @@ def mcnemar_power(
     return float(weights @ np.where(lowest >= 0, rejected, 0.0))
 
 
+def repeat_power(
+    questions: int,
+    points: float,
+    deviation: float,
+    repeats: Sequence[RepeatSpread],
+    alpha: float = ALPHA,
+) -> float:
+    """Return the probability that the test of `compare_rows` shows a difference between repeated runs.
+
+    The test estimates the spread between repeats from few of them. So the power is the mean over the estimates that it
+    can get: chi-squared for each row.
+
+    Args:
+        points: the difference.
+        deviation: of the differences of questions, in points.
+    """
+    import numpy as np
+    from scipy.stats import chi2, norm, t
+
+    of_questions = (deviation / 100) ** 2 / questions
+    error = math.sqrt(max(of_questions + sum(row.between for row in repeats), _LEAST))
+    between, noise = np.zeros(1), np.full(1, of_questions**2 / max(questions - 1, 1))
+    for row in repeats:
+        degrees, residual = row.runs - 1, row.residual / questions
+        chances = (np.arange(_ESTIMATES) + 0.5) / _ESTIMATES
+        estimate = (residual + row.between) * chi2.ppf(chances, degrees) / degrees
+        between = np.add.outer(between, np.maximum(estimate - residual, 0.0)).ravel()
+        noise = np.add.outer(noise, estimate**2 / degrees).ravel()
+    total = of_questions + between
+    # as of `compare_rows`; equal differences of all questions have no noise
+    freedom = np.maximum(total**2 / np.maximum(noise, _LEAST), min(row.runs for row in repeats) - 1)
+    quantile = np.where(between > 0, t.isf(alpha / 2, freedom), norm.isf(alpha / 2))
+    return float(norm.sf((quantile * np.sqrt(total) - points / 100) / error).mean())
+
+
 def plan_questions(
     pilot: Difference, points: float, *, power: float = POWER, alpha: float = ALPHA
 ) -> tuple[int | None, int | None]:
@@ -49,11 +88,11 @@ def plan_questions(
     None if the repeats differ by too much.
     """
     differing = sum(pilot.wins)
-    spread = _Spread(pilot.is_exact, differing / pilot.n, pilot.deviation, pilot.repeat_error)
-    return (
-        spread.needed(points, power, alpha) if differing else None,
-        bound_questions(pilot, points, power=power, alpha=alpha),
-    )
+    spread = _Spread(pilot.is_exact, differing / pilot.n, pilot.deviation, pilot.repeats)
+    count = spread.needed(points, power, alpha) if differing else None
+    cautious = bound_questions(pilot, points, power=power, alpha=alpha)
+    # a higher spread of questions can need fewer beside a large one of repeats, which is then known better
+    return count, max(count, cautious) if count and cautious else cautious
 
 
 def bound_questions(
@@ -61,12 +100,12 @@ def bound_questions(
 ) -> int | None:
     """Return how many questions show a difference of `points` by the upper 80 % limit of the pilot's spread.
 
-    A small pilot can have a low spread by chance. For right or wrong the number is that of McNemar's exact test,
-    otherwise the normal approximation. `MOST` if more are needed. None: the repeats differ by so much that no number
-    of questions shows it.
+    A small pilot can have a low spread by chance. For right or wrong the number is that of McNemar's exact test, with
+    repeats that of their test, otherwise the normal approximation. `MOST` if more are needed. None: the repeats differ
+    by so much that no number of questions shows it.
     """
     most = _bound_share(sum(pilot.wins), pilot.n)
-    spread = _Spread(pilot.is_exact, most, _bound_deviation(pilot, most), pilot.repeat_error)
+    spread = _Spread(pilot.is_exact, most, _bound_deviation(pilot, most), pilot.repeats)
     return spread.needed(points, power, alpha)
 
 
@@ -96,30 +135,44 @@ def _bound_deviation(pilot: Difference, most: float) -> float:
 class _Spread:
     """The spread of paired differences.
 
-    is_exact: as of `Difference`. share: of questions that differ. deviation, repeat_error: in points.
+    is_exact, repeats: as of `Difference`. share: of questions that differ. deviation: in points.
     """
 
     is_exact: bool
     share: float
     deviation: float
-    repeat_error: float
+    repeats: Sequence[RepeatSpread]
 
     def needed(self, points: float, power: float, alpha: float) -> int | None:
         """Return the number of questions that shows a difference of `points`, or None if no number does."""
         if self.is_exact:
             return _count_exactly(self.share, points / 100, power, alpha)
-        square = points**2 - (_quantiles(power, alpha) * self.repeat_error) ** 2
-        if square <= 0:
-            return None
-        count = questions_needed(math.sqrt(square), self.deviation, power=power, alpha=alpha)
+        if self.repeats:
+            return self._count_with_repeats(points, power, alpha)
+        count = questions_needed(points, self.deviation, power=power, alpha=alpha)
         return min(count or 2, MOST)
+
+    def _count_with_repeats(self, points: float, power: float, alpha: float) -> int | None:
+        def shows(questions: int) -> bool:
+            return repeat_power(questions, points, self.deviation, self.repeats, alpha) >= power
+
+        return _first(shows, 1, MOST) if shows(MOST) else None
 
     def find_points(self, questions: int, power: float, alpha: float) -> float | None:
         """Return the difference in points that some questions show, or None without a spread."""
         if self.is_exact:
             return 100 * _find_exactly(questions, self.share, power, alpha)
-        error = math.hypot(self.deviation / math.sqrt(questions), self.repeat_error)
-        return _quantiles(power, alpha) * error or None
+        if self.repeats:
+            return self._find_with_repeats(questions, power, alpha)
+        return _quantiles(power, alpha) * self.deviation / math.sqrt(questions) or None
+
+    def _find_with_repeats(self, questions: int, power: float, alpha: float) -> float:
+        from scipy.optimize import brentq
+
+        def missing(points: float) -> float:
+            return power - repeat_power(questions, points, self.deviation, self.repeats, alpha)
+
+        return float(brentq(missing, 0.0, 100.0, xtol=1e-4)) if missing(100.0) <= 0 else math.inf
 
 
 def _quantiles(power: float, alpha: float) -> float:
@@ -178,5 +231,5 @@ def find_detectable_points(
     differing = sum(pilot.wins)
     if not differing:
         return None
-    spread = _Spread(pilot.is_exact, differing / pilot.n, pilot.deviation, pilot.repeat_error)
+    spread = _Spread(pilot.is_exact, differing / pilot.n, pilot.deviation, pilot.repeats)
     return spread.find_points(questions, power, alpha)

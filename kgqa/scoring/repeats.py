@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import comb, fsum, sqrt
+from math import comb, fsum, inf, sqrt
 
 from kgqa.artifacts.metrics import Estimate
-from kgqa.scoring.comparison import ALPHA, HOLM, Difference, compare, correct
+from kgqa.scoring.comparison import ALPHA, HOLM, Difference, RepeatSpread, compare, correct
 from kgqa.scoring.intervals import Z, difference_interval, mean, smooth_variance, wilson
 
 Shares = Mapping[str, float | None]  # by question
@@ -34,7 +34,7 @@ class _Variance:
     """The variance of a grand mean by its parts: of the questions, and between runs, which is at least 0.
 
     noise: the sum of squares of the estimates of `between`, each by its degrees of freedom. count: of questions. runs:
-    the fewest of a method with several.
+    the fewest of a method with several. residual: what equal runs would differ by, because their questions do.
     """
 
     questions: float
@@ -42,6 +42,7 @@ class _Variance:
     noise: float
     count: int
     runs: int
+    residual: float = 0.0
 
     @property
     def total(self) -> float:
@@ -56,6 +57,19 @@ class _Variance:
         noise = self.noise + self.questions**2 / max(self.count - 1, 1)
         fewest = float(max(min(self.runs, self.count) - 1, 1))
         return max(self.total**2 / noise, fewest) if noise else float(max(self.count - 1, 1))
+
+    def measure_spread(self) -> RepeatSpread:
+        """Return what a plan needs to know about the repeats of one row.
+
+        Of equal runs, `between` is above 0 in almost half of all studies. So it counts only if an F test shows it.
+        """
+        from scipy.stats import f
+
+        degrees = self.runs - 1
+        ratio = (self.between + self.residual) / self.residual if self.residual else inf
+        differs = f.sf(ratio, degrees, degrees * (self.count - 1)) < ALPHA
+        between = self.between if differs else 0.0
+        return RepeatSpread(self.runs, self.count * self.residual, between)
 
 
 def repeated_estimate(runs: Sequence[Shares]) -> Repeated | None:
@@ -149,6 +163,7 @@ def _add_spread(
         for repeats in rows
     ]
     parts = [_analyze(table) for table in tables if len(table) > 1]
+    difference = replace(difference, repeats=tuple(part.measure_spread() for part in parts))
     between, noise = fsum(part.between for part in parts), fsum(part.noise for part in parts)
     if not between:
         return difference
@@ -160,12 +175,9 @@ def _add_spread(
         for mine, theirs in zip(*means, strict=True)
         if mine is not None and theirs is not None
     ]
-    quantile = _quantile(variance)
-    low, high = difference_interval(moved, between=between, z=quantile)
+    low, high = difference_interval(moved, between=between, z=_quantile(variance))
     p = max(difference.p, _student(difference.difference / 100, variance))
-    # with it, the normal quantile gives the width of this interval
-    error = 100 * sqrt(max(variance.total * (quantile / Z) ** 2 - questions, 0.0))
-    return replace(difference, p=p, low=100 * low, high=100 * high, repeat_error=error)
+    return replace(difference, p=p, low=100 * low, high=100 * high, has_spread=True)
 
 
 def pass_at(k: int, runs: Sequence[Shares]) -> Estimate | None:
@@ -208,7 +220,9 @@ def _analyze(table: Sequence[Sequence[float]]) -> _Variance:
     observed = fsum((run - center) ** 2 for run in by_run) / ((runs - 1) * runs)
     noise = observed**2 / (runs - 1) + residual**2 / ((runs - 1) * (count - 1))
     between = observed - residual
-    return _Variance(questions, between if between > _ROUNDING else 0.0, noise, count, runs)
+    # equal runs have a sum that is not exactly 0
+    between = between if between > _ROUNDING else 0.0
+    return _Variance(questions, between, noise, count, runs, residual)
 
 
 def _quantile(variance: _Variance) -> float:

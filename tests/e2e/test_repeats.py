@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kgqa as api
-from tests.e2e.conftest import QUICK, Kgqa, Ran, refused, run_in, write_rules
+from tests.e2e.conftest import DEMO, QUICK, Kgqa, Ran, refused, run_in, write_rules
 
 SWEEP = ("run", "-m", "method=golden,ircot", "limit=4", "repeats=3", "sweep.name=rep", *QUICK)
 PASSAGES = ("run", "-m", "method=retrieve_read", "method.passages=1,2", "limit=2", "repeats=2")
@@ -147,22 +147,45 @@ def test_repeat_of_a_named_row_is_refused(place: Path) -> None:
     refused(run_in(place, "compare", "rep/golden", cells[1]["run"]), "the same run twice")
 
 
-def test_plan_names_repeats_that_differ_too_much(kgqa: Kgqa) -> None:
+@pytest.fixture
+def uneven(kgqa: Kgqa) -> str:
+    """Run a sweep in which the second repeat of self_ask has all answers right, and the others none."""
+    rules = [
+        # a question among the few-shot examples of this repeat only
+        (
+            rf"the 1971 Dunmallet Hockey[\s\S]*{re.escape(record['question'])}",
+            f"So the final answer is: {record['answer']}.",
+        )
+        for record in map(json.loads, DEMO.read_text(encoding="utf-8").splitlines())
+    ]
+    methods = "method=retrieve_read,self_ask,golden"
+    sweep = ("run", "-m", methods, "limit=12", "repeats=3", *QUICK, write_rules(rules))
+    assert kgqa(*sweep, "sweep.name=rep").code == 0
+    return "rep"
+
+
+def test_plan_names_repeats_that_differ_too_much(kgqa: Kgqa, uneven: str) -> None:
+    planned = kgqa("plan", f"{uneven}/self_ask", f"{uneven}/golden", "difference=5", "metrics=f1")
+    assert (
+        "no number of questions shows 5 points. Use more repeats, e.g. repeats=10." in planned.out
+    )
+    # its dashes are not for a missing price
+    assert "USD: –" not in planned.out
+
+
+def test_dash_of_repeats_has_its_own_reason(kgqa: Kgqa, uneven: str) -> None:
+    planned = kgqa("plan", uneven, "difference=5").out
+    assert "no number of questions shows 5 points" in planned
+    assert "EM: in 1 pair no question of the pilot differs." in planned
+    assert "–: no question" not in planned
+
+
+def test_repeats_that_differ_by_chance_have_a_plan(kgqa: Kgqa) -> None:
     sweep = ("run", "-m", "method=retrieve_read,self_ask", "limit=12", "repeats=3", *QUICK)
     assert kgqa(*sweep, "sweep.name=rep").code == 0
     planned = kgqa("plan", "rep", "difference=5", "metrics=f1").out
-    assert "no number of questions shows 5 points. Use more repeats, e.g. repeats=10." in planned
-    # its dashes are not for a missing price
-    assert "USD: –" not in planned
-
-
-def test_dash_of_repeats_has_its_own_reason(kgqa: Kgqa) -> None:
-    methods = "method=retrieve_read,self_ask,golden"
-    assert kgqa("run", "-m", methods, "limit=12", "repeats=3", *QUICK, "sweep.name=rep").code == 0
-    planned = kgqa("plan", "rep", "difference=5").out
-    assert "no number of questions shows 5 points" in planned
-    assert "EM: in 3 pairs no question of the pilot differs." in planned
-    assert "–: no question" not in planned
+    assert "no number of questions" not in planned
+    assert "by the test of repeats" in planned
 
 
 def test_plan_prints_a_command_with_repeats(place: Path) -> None:

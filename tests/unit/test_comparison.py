@@ -331,7 +331,7 @@ def test_legend_names_the_tests_of_the_rows(
 
 def test_legend_names_the_test_with_the_spread_of_repeats() -> None:
     (difference,) = compare({"EM": GRADED}, seed=0)
-    differences = [replace(difference, repeat_error=1.0)]
+    differences = [replace(difference, has_spread=True)]
     section = comparison_section(differences, 2.0, {"A": "trace", "B": "golden"})
     tests = "a paired permutation test, or Student's t with the spread between repeats if its p is larger, with"
     assert any(tests in text for text in section.text)

@@ -11,8 +11,13 @@ import pytest
 
 from kgqa.artifacts.metrics import Metrics
 from kgqa.experiment.plan import _costs
-from kgqa.scoring.comparison import Difference, compare, mcnemar
-from kgqa.scoring.power import find_detectable_points, mcnemar_power, plan_questions
+from kgqa.scoring.comparison import Difference, RepeatSpread, compare, mcnemar
+from kgqa.scoring.power import (
+    find_detectable_points,
+    mcnemar_power,
+    plan_questions,
+    repeat_power,
+)
 from kgqa.scoring.repeats import compare_rows
 
 STUDIES = 1000
@@ -135,27 +140,76 @@ def repeated_pilot(shifts: tuple[float, ...], n: int = 200) -> Difference:
     return compare_rows({"F1": {"A": first, "B": second}}, 0)[0]
 
 
-def test_pilot_shows_what_the_interval_of_its_repeats_shows() -> None:
+def test_pilot_shows_about_what_its_interval_shows() -> None:
     compared = repeated_pilot((-0.1, 0.0, 0.1))
     # without power, a difference is shown if the interval is above 0
     shown = find_detectable_points(compared, compared.n, power=0.5)
-    assert shown == pytest.approx((compared.high - compared.low) / 2, rel=0.05)
-    alone = replace(compared, repeat_error=0.0)
+    assert shown == pytest.approx((compared.high - compared.low) / 2, rel=0.25)
+    alone = replace(compared, repeats=())
     assert find_detectable_points(alone, compared.n, power=0.5) == pytest.approx(1.1, abs=0.2)
 
 
 def test_no_number_of_questions_shows_less_than_repeats_differ() -> None:
-    compared = repeated_pilot((-0.1, 0.0, 0.1))
-    smallest = find_detectable_points(compared, 10**9)
+    compared = repeated_pilot((-0.015, 0.0, 0.015))
+    smallest = find_detectable_points(compared, 10**6)
     assert smallest is not None
-    assert plan_questions(compared, smallest * 0.99) == (None, None)
-    points = smallest * 1.005
+    assert plan_questions(compared, smallest * 0.95) == (None, None)
+    points = smallest * 1.5
     needed, cautious = plan_questions(compared, points)
     assert needed is not None
     assert cautious is not None
     assert (find_detectable_points(compared, needed) or 0) <= points
     assert (find_detectable_points(compared, needed - 1) or 0) > points
-    assert cautious > needed
+    assert cautious >= needed
+
+
+def test_repeats_that_differ_by_chance_have_a_plan() -> None:
+    compared = repeated_pilot((-0.006, 0.0, 0.006))
+    # the interval contains the spread, which an F test does not show
+    assert compared.has_spread
+    needed, cautious = plan_questions(compared, 0.1)
+    assert needed is not None
+    assert cautious is not None
+
+
+def test_equal_repeats_need_no_more_questions() -> None:
+    # all of them have the same answers, and the graded score of every second question differs
+    rows = {"A": [[0.5, 0.5, 0.25, 0.5] * 10] * 3, "B": [[0.5, 0.25, 0.5, 0.5] * 10] * 3}
+    thrice = compare_rows({"F1": rows}, 0)[0]
+    single = compare_rows({"F1": {name: runs[:1] for name, runs in rows.items()}}, 0)[0]
+    assert plan_questions(thrice, 5) == plan_questions(single, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("runs", "between"),
+    [
+        pytest.param(3, 0.0, id="equal runs"),
+        pytest.param(5, 0.0, id="five equal runs"),
+        pytest.param(3, 0.005, id="half a point"),
+        pytest.param(5, 0.01, id="five runs, 1 point"),
+    ],
+)
+def test_power_of_repeats_is_that_of_their_test(runs: int, between: float) -> None:
+    """A question has a normal share of points, a run a normal shift of all of them."""
+    generator = np.random.default_rng(runs)
+    n, of_questions, noise, points = 100, 0.05, 0.1, 0.04
+    deviation = math.sqrt(2 * of_questions**2 + 2 * noise**2 / runs)
+    spread = RepeatSpread(runs, noise**2 / runs, between**2 / runs)
+    power = repeat_power(n, 100 * points, 100 * deviation, (spread, spread))
+    studies, wins = 400, 0
+    for _ in range(studies):
+        first, second = (
+            generator.normal(0.5, of_questions, n)
+            + generator.normal(0, noise, (runs, n))
+            + generator.normal(0, between, (runs, 1))
+            for _ in range(2)
+        )
+        scores = {"A": (first + points).clip(0, 1).tolist(), "B": second.clip(0, 1).tolist()}
+        wins += compare_rows({"F1": scores}, 0)[0].p < 0.05
+    # three standard errors of a share of 400 are at most 0.075
+    assert wins / studies == pytest.approx(power, abs=0.075)
+    assert 0.4 < power < 0.99
 
 
 @pytest.mark.parametrize(
