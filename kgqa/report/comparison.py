@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from kgqa.artifacts.sweep import Cell
 from kgqa.report.columns import JUDGE_ACCURACY, list_missing
-from kgqa.report.evaluation import BOUNDS, CORRECTED_P, describe_tests, p_text
+from kgqa.report.evaluation import BOUNDS, CORRECTED_P, describe_tests_of, p_text
 from kgqa.report.names import DATASETS, title_row, title_rules
 from kgqa.report.paper import (
     Entry,
@@ -123,7 +123,7 @@ class ComparisonTable:
         parts = [
             f"{rows} on the same questions of {named}{f' with {used}' if used else ''}.",
             f"Means in percent by the rules of {title_rules(self.profile)}, differences in points with 95% intervals.",
-            f"n: questions that define the score in both. p: {describe_tests(self.differences)},",
+            f"n: questions that define the score in both. p: {describe_tests_of(self.differences)},",
             f"with {CORRECTED_P[self.correction][1]} over {self._count_families()}.",
             f"Bold: p < {self.differences[0].alpha:g}.",
             *explain_direction(each.title for each in self.differences),

@@ -297,7 +297,7 @@ def comparison_section(
         "Means in percent over the same questions.",
         *explain_direction(each.title for each in differences),
         f"Difference: {pair}, in points, with its 95 % interval. Above 0: the {higher} is higher.",
-        f"{label}: {describe_tests(differences)}, with {name} over {_describe_families(differences, correction)}.",
+        f"{label}: {describe_tests_of(differences)}, with {name} over {_describe_families(differences, correction)}.",
         f"Result: a run wins if {label} is below {alpha:g}. Equal within {wanted:g}: {is_equal}.",
         Legend("better on", "Better on: questions on which each run is better."),
         Legend("p", "p: of the same test without correction."),
@@ -326,14 +326,18 @@ def comparison_section(
     return Section("Differences", header, rows, texts, optional=4)
 
 
-def describe_tests(differences: Sequence[Difference]) -> str:
+def describe_tests_of(differences: Sequence[Difference]) -> str:
     """Return the tests of these differences."""
     # EM of repeats can be between right and wrong
     exact = [each.binary for each in differences]
+    return describe_tests(exact, has_spread=any(each.has_spread for each in differences))
+
+
+def describe_tests(exact: Collection[bool], *, has_spread: bool) -> str:
+    """Return the tests. exact: whether each is McNemar's. has_spread: whether some contain that between repeats."""
     text = TESTS if any(exact) and not all(exact) else MCNEMAR if all(exact) else PERMUTATION
-    has_repeats = any(each.has_spread for each in differences)
     spread = ", or Student's t with the spread between repeats if its p is larger"
-    return text + spread * has_repeats
+    return text + spread * has_spread
 
 
 def describe_level(alpha: float, tests: Mapping[bool, int]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import fsum
 from pathlib import Path
+from typing import NamedTuple
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
 from kgqa.artifacts.run import SWEEP, UPPER_BOUNDS, FinishedRun
@@ -29,7 +30,7 @@ from kgqa.report.columns import (
     list_missing,
     name_by_settings,
 )
-from kgqa.report.evaluation import CORRECTED_P, TESTS
+from kgqa.report.evaluation import CORRECTED_P, describe_tests
 from kgqa.report.names import DATASETS, title_model, title_retriever, title_row, title_rules
 from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
 from kgqa.report.shares import RunShares, Shares, read_shares
@@ -136,6 +137,18 @@ class Entry:
         judge = self.shares.judge
         estimates = {"judge": judge.accuracy, "corrected": judge.corrected} if judge else {}
         return estimates.get(metric) or UNDEFINED
+
+
+class CellTest(NamedTuple):
+    """The test of a cell against the baseline. difference: positive if the row is better.
+
+    is_exact: whether it is McNemar's. has_spread: whether p contains the spread between repeats.
+    """
+
+    p: float
+    difference: float
+    is_exact: bool
+    has_spread: bool
 
 
 @dataclass(frozen=True)
@@ -262,8 +275,8 @@ class PaperTable:
         return fsum(numbers) / len(numbers) if len(numbers) == len(values) else None
 
     @cached_property
-    def tests(self) -> dict[tuple[str, str, str], tuple[float, float]]:
-        """Return p and the difference from the baseline by row, group and metric."""
+    def tests(self) -> dict[tuple[str, str, str], CellTest]:
+        """Return the tests against the baseline by row, group and metric."""
         others = [row for row in self.rows if self.baseline is not None and row != self.baseline]
         places = [
             (row, group, metric)
@@ -278,15 +291,14 @@ class PaperTable:
     def significant(self) -> dict[tuple[str, str, str], str]:
         """Return the mark of each row, group and metric that differs from the baseline after Holm's correction."""
         families = [row in self.upper_bounds for row, _, _ in self.tests]
-        adjusted = adjust([p for p, _ in self.tests.values()], families, self.correction)
+        adjusted = adjust([test.p for test in self.tests.values()], families, self.correction)
         return {
-            place: BETTER if difference > 0 else WORSE
-            for (place, (_, difference)), p in zip(self.tests.items(), adjusted, strict=True)
+            place: BETTER if test.difference > 0 else WORSE
+            for (place, test), p in zip(self.tests.items(), adjusted, strict=True)
             if p < self.alpha
         }
 
-    def _test(self, row: str, group: str, metric: str) -> tuple[float, float] | None:
-        """Return p and the difference from the baseline, whose sign is positive if the row is better."""
+    def _test(self, row: str, group: str, metric: str) -> CellTest | None:
         sign = -1 if metric in METRICS and METRICS[metric].lower_is_better else 1
         if group != MEAN:
             own, base = self.entry(row, group), self.entry(self.baseline or "", group)
@@ -295,13 +307,16 @@ class PaperTable:
                 if own and base
                 else None
             )
-            return (tested.p, sign * tested.difference) if tested else None
+            if tested is None:
+                return None
+            difference = sign * tested.difference
+            return CellTest(tested.p, difference, tested.binary, has_spread=tested.has_spread)
         pairs = [self._pairs(row, dataset, metric) for dataset in self.datasets]
         if self.has_repeats or not all(pairs):
             return None
         # each dataset has the same weight in the mean
         moved = [(mine - theirs) / len(pair) for pair in pairs for mine, theirs in pair]
-        return permutation(moved, seed=0), sign * fsum(moved)
+        return CellTest(permutation(moved, seed=0), sign * fsum(moved), False, has_spread=False)
 
     def _pairs(self, row: str, dataset: str, metric: str) -> list[tuple[float, float]]:
         """Return the shares of a row and of the baseline on the questions that define both."""
@@ -391,8 +406,12 @@ class PaperTable:
             apart = sum(row in self.upper_bounds for row, _, _ in self.tests)
             families = f"{pluralize(len(self.tests) - apart, 'test')}"
             families += f", and over the {apart} of {bounds}" if apart else ""
+            tests = self.tests.values()
+            named = describe_tests(
+                [test.is_exact for test in tests], has_spread=any(test.has_spread for test in tests)
+            )
             parts.append(
-                f"{BETTER} ({WORSE}): significantly better (worse) than {self.show(self.baseline or '')} ({TESTS}, "
+                f"{BETTER} ({WORSE}): significantly better (worse) than {self.show(self.baseline or '')} ({named}, "
                 f"p < {self.alpha:g} after {correction} over {families})."
             )
         if any(metric in COSTS for metric in self.metrics):
@@ -474,7 +493,7 @@ class PaperTable:
         untested = self.has_repeats and MEAN in self.groups and self.baseline is not None
         return [
             *note_repeats(self.entries),
-            *(["Their means over datasets are not tested."] if untested else []),
+            *(["Means of repeats over datasets are not tested."] if untested else []),
         ]
 
     def _missing_golds(self) -> dict[str, str]:
@@ -672,7 +691,8 @@ def note_repeats(entries: Sequence[Entry]) -> list[str]:
         return []
     number = " or ".join(map(str, counts))
     return [
-        f"Scores are means of {number} runs, with the spread between runs in intervals and tests."
+        f"Scores are means of {number} runs.",
+        "If repeats differ by more than their questions explain, 95% intervals contain this spread, by Student's t.",
     ]
 
 

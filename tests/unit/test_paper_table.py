@@ -348,6 +348,39 @@ def test_score_of_repeats_needs_all_of_them(
     assert len(repeated.by_repeat("em")) == (0 if lacks else 2)
 
 
+@dataclass(frozen=True)
+class Repeated(Simulated):
+    """Repeats with these shares of right answers, the first of them in `values`."""
+
+    further: Sequence[Sequence[float]] = ()
+
+    @cached_property
+    def repeats(self) -> Sequence[RunShares]:
+        return [self.shares, *(replace(self, values={"em": each}).shares for each in self.further)]
+
+
+EXACT, STUDENT = "(McNemar's exact test, p <", "Student's t with the spread between repeats"
+
+
+@pytest.mark.parametrize(
+    ("second", "test"),
+    [([1.0] * 8, EXACT), ([0.0] * 8, f"(a paired permutation test, or {STUDENT}")],
+    ids=["equal repeats", "lucky repeat"],
+)
+@pytest.mark.parametrize("form", ["md", "latex"])
+def test_caption_names_the_test_of_repeats(form: str, second: list[float], test: str) -> None:
+    run = cast(Any, fake_run("a", "hotpotqa"))
+    row = Repeated(run, {}, {"em": [1.0] * 8}, others=[run], further=[second])
+    caption = PaperTable([row, entry("base", *[0.0] * 8)], ["em"], "base").text(form)
+    assert test.replace("<", r"\textless{}" if form == "latex" else "<") in caption
+    assert (
+        "95% intervals contain this spread, by Student's t.".replace(
+            "%", r"\%" if form == "latex" else "%"
+        )
+        in caption
+    )
+
+
 @pytest.mark.slow
 def test_equal_methods_rarely_get_a_dagger() -> None:
     generator, tables, marked = np.random.default_rng(57), 200, 0
