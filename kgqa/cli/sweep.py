@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -12,7 +13,7 @@ from kgqa.cli.terminal import Terminal
 from kgqa.experiment.compare import MAX_RUNS
 from kgqa.report.columns import COSTS, SEPARATOR, columns
 from kgqa.report.section import MarkedCell, Section, Value
-from kgqa.report.sweeps import NOTE, REPEATS_NOTE, SweepReport, join_numbers
+from kgqa.report.sweeps import FEWER_NOTE, NOTE, REPEATS_NOTE, SweepReport, join_numbers
 from kgqa.runtime.monitor import command_line
 from kgqa.sweeps.grid import SweepRequest, run_search, run_sweep
 
@@ -43,7 +44,7 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
     sweep = report.sweep
     # those of all tables are below the last one
     counts = Counter(note for table in report.tables for note in dict.fromkeys(table.text))
-    names = set[str]()
+    names, values = set[str](), list[Value]()
     for table in report.tables:
         labels = {column.title: column.brief for column in columns()}
         header = [labels.get(name, name.rpartition(".")[2]) for name in table.header]
@@ -51,19 +52,26 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
             [cell for name, cell in zip(header, row, strict=True) if name] for row in table.rows
         ]
         terminal.line(table.title, style="bold")
-        names |= set(
+        own = [name for name in header if name]
+        present = set(
             terminal.table(
-                [name for name in header if name],
+                own,
                 map(_show_row, rows),
                 optional=sum(name in COSTS_SHOWN for name in header),
                 all_columns="report.html",
             )
         )
+        names |= present
+        values += [
+            cell for row in rows for name, cell in zip(own, row, strict=True) if name in present
+        ]
         _show_notes((note for note in table.text if counts[note] < len(report.tables)), terminal)
     if report.tables:
         for legend in _legends(report.tables, names):
             terminal.line(legend, style="dim")
     _show_notes((note for note in counts if counts[note] == len(report.tables)), terminal)
+    if any(map(_has_fewer, values)):
+        terminal.line(FEWER_NOTE, style="dim")
     # without the questions: the dataset and the profile
     kinds = {cell.key[:2] for cell in report.done}
     if "seed" in sweep.axes and len(report.tables) > len(kinds):
@@ -118,9 +126,14 @@ def _legends(tables: Sequence[Section], names: Collection[str]) -> Iterator[str]
 
 def _show_notes(notes: Iterable[str], terminal: Terminal) -> None:
     for note in notes:
-        # the legend replaces these two
-        if note not in (NOTE, REPEATS_NOTE):
+        # the legend replaces two of these, and the last one is only below such a score
+        if note not in (NOTE, REPEATS_NOTE, FEWER_NOTE):
             terminal.line(note, style="dim")
+
+
+def _has_fewer(cell: Value) -> bool:
+    """Return whether a cell is a score with its number of questions. It has an interval, other numbers have none."""
+    return re.search(r" of [\d,]+ +\[", str(cell)) is not None
 
 
 def _show_row(row: Sequence[Value]) -> Cells:

@@ -220,7 +220,14 @@ def compare_answers(
     lines += [list_missing(missing)] if missing else []
     # of many pairs, the flipped questions would push the tests off the screen
     has_flips = flips is None or len(pairs) == 1
-    tests = comparison_section(differences, difference, label_runs(labels), correction, reference)
+    tests = comparison_section(
+        differences,
+        difference,
+        label_runs(labels),
+        correction,
+        reference,
+        questions=len(runs["A"][0].questions),
+    )
     notes_below = [
         *([REPEATS_TEXT] if has_repeats(runs) else []),
         *([] if has_flips else [FLIPS_HINT]),

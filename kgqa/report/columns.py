@@ -46,7 +46,10 @@ _ADDRESS = re.compile(r"https?://(.+?)(/v1)?/?")
 
 @dataclass(frozen=True)
 class Measured:
-    """A figure of a run. Only scores have an interval."""
+    """A figure of a run. Only scores have an interval.
+
+    fewer: the questions of a score, if they are fewer than those of the run.
+    """
 
     value: float
     low: float | None = None
@@ -54,6 +57,7 @@ class Measured:
     of: int | None = None  # the total of a count
     # after the point. None: three significant digits
     digits: int | None = None
+    fewer: int | None = None
 
     @property
     def brief(self) -> str:
@@ -61,16 +65,30 @@ class Measured:
         if self.low is None or self.high is None:
             return str(self)
         low, high = score_text(self.low, digits=0), score_text(self.high, digits=0)
-        return f"{score_text(self.value)} [{low}, {high}]"
+        return f"{count_fewer(self.value, self.fewer)} [{low}, {high}]"
 
     def __str__(self) -> str:
         if self.low is not None and self.high is not None:
-            return f"{score_text(self.value)} [{score_text(self.low)}, {score_text(self.high)}]"
+            ends = f"[{score_text(self.low)}, {score_text(self.high)}]"
+            return f"{count_fewer(self.value, self.fewer)} {ends}"
         if self.of is not None:
             return f"{self.value:,.0f} of {self.of:,}"
         if self.digits is None:
             return f"{self.value:,.0f}" if self.value >= 100 else f"{self.value:.3g}"
         return f"{self.value:,.{self.digits}f}"
+
+
+def count_fewer(mean: float, fewer: int | None) -> str:
+    """Return a score, with its number of questions if they are fewer than those of the run."""
+    return score_text(mean) if fewer is None else f"{score_text(mean)} of {fewer:,}"
+
+
+def measure_score(score: Estimate, questions: int) -> Measured | None:
+    """Return a score of a run with this number of questions, None if it is undefined."""
+    if score.mean is None:
+        return None
+    fewer = score.n if score.n < questions else None
+    return Measured(score.mean, score.low, score.high, fewer=fewer)
 
 
 @dataclass(frozen=True)
@@ -266,11 +284,7 @@ def dollars(metrics: Metrics) -> Measured | None:
 
 
 def _score(name: str, metrics: Metrics) -> Measured | None:
-    return _measured(show_score(metrics, name))
-
-
-def _measured(score: Estimate) -> Measured | None:
-    return None if score.mean is None else Measured(score.mean, score.low, score.high)
+    return measure_score(show_score(metrics, name), metrics.questions)
 
 
 def _per_question(
@@ -295,13 +309,17 @@ COSTS = {"calls": _CALLS, "tokens": _TOKENS, "seconds": _SECONDS, "usd": _DOLLAR
 _OTHERS = (
     Column(
         JUDGE_ACCURACY,
-        lambda metrics: _measured(metrics.judge.accuracy) if metrics.judge else None,
+        lambda metrics: (
+            measure_score(metrics.judge.accuracy, metrics.questions) if metrics.judge else None
+        ),
         "judge",
         brief=JUDGE_ACCURACY,
     ),
     Column(
         CORRECTED_ACCURACY,
-        lambda metrics: _measured((metrics.judge and metrics.judge.corrected) or UNDEFINED),
+        lambda metrics: measure_score(
+            (metrics.judge and metrics.judge.corrected) or UNDEFINED, metrics.questions
+        ),
     ),
     Column(
         "failed questions",

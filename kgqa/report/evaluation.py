@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, combinations
 
 from kgqa.artifacts.evaluation import Calibration, Consistency, Evaluation
-from kgqa.artifacts.metrics import UNDEFINED, Estimate
+from kgqa.artifacts.metrics import UNDEFINED, Estimate, ScoreSummary
 from kgqa.artifacts.run import UPPER_BOUNDS
-from kgqa.report.columns import JUDGE_ACCURACY
+from kgqa.report.columns import JUDGE_ACCURACY, count_fewer, measure_score
 from kgqa.report.run_report import breakdown_sections, judge_sections, scores_section
 from kgqa.report.section import Legend, MarkedCell, Section, Value
 from kgqa.scoring.comparison import ALPHA, HOLM, Difference, count_families, explain_direction
@@ -65,7 +65,7 @@ def evaluations_section(
     untested = sum(not METRICS[name].tested for name in lines)
     header = ("answers", "questions", *(METRICS[name].title for name in lines))
     rows: list[tuple[Value, ...]] = [
-        (each.source, each.scores.questions, *(show_score(each.scores, name) for name in lines))
+        (each.source, each.scores.questions, *(_show_score(each.scores, name) for name in lines))
         for each in evaluations
     ]
     calibrations = [(each.source, each.calibration) for each in evaluations if each.calibration]
@@ -79,6 +79,16 @@ def evaluations_section(
         else []
     )
     return [*sections, *ranked]
+
+
+def _show_score(scores: ScoreSummary, name: str) -> Value:
+    """Return a score, with its number of questions if not all questions define it."""
+    score = show_score(scores, name)
+    measured = measure_score(score, scores.questions)
+    if measured is None or measured.fewer is None:
+        return score
+    mean = count_fewer(measured.value, measured.fewer)
+    return MarkedCell(f"{mean}  {score.interval}", brief=measured.brief)
 
 
 def _ranking_section(evaluations: Sequence[Evaluation], bounds: Collection[str]) -> Section:
@@ -267,11 +277,12 @@ def comparison_section(
     names: Mapping[str, str],
     correction: str = HOLM,
     baseline: str | None = None,
+    questions: int = 0,
 ) -> Section:
     """Return the differences, the most important columns first.
 
     wanted: the points for equality and for the number of questions. names: those of the runs by letter. baseline: the
-    letter of the run that is the second one of each pair.
+    letter of the run that is the second one of each pair. questions: those of the runs, to show where fewer count.
     """
     label, name = CORRECTED_P[correction]
     needed = f"n for {wanted:g}"
@@ -295,6 +306,11 @@ def comparison_section(
     is_equal = f"the interval is between -{wanted:g} and {wanted:g}"
     texts = (
         "Means in percent over the same questions.",
+        *(
+            ["of N: only N questions define the score in both runs."]
+            if any(each.n < questions for each in differences)
+            else []
+        ),
         *explain_direction(each.title for each in differences),
         f"Difference: {pair}, in points, with its 95 % interval. Above 0: the {higher} is higher.",
         f"{label}: {describe_tests_of(differences)}, with {name} over {_describe_families(differences, correction)}.",
@@ -320,6 +336,7 @@ def comparison_section(
             names,
             alpha / tests.get(each.upper_bound, 1),
             f" {APART}" if each.upper_bound and _has_families(differences, correction) else "",
+            questions,
         )
         for each in differences
     ]
@@ -376,14 +393,23 @@ def count_tests(differences: Sequence[Difference], correction: str) -> str:
 
 
 def _difference_row(
-    compared: Difference, wanted: float, names: Mapping[str, str], level: float, mark: str
+    compared: Difference,
+    wanted: float,
+    names: Mapping[str, str],
+    level: float,
+    mark: str,
+    questions: int,
 ) -> tuple[Value, ...]:
-    """Return a row. level: p of the test for which questions are counted. mark: after the names of the runs."""
+    """Return a row. level: p of the test for which questions are counted. mark: after the names of the runs.
+
+    questions: those of the runs.
+    """
+    fewer = f" of {compared.n:,}" if compared.n < questions else ""
     first, second = compared.first, compared.second
     return (
         compared.title,
         MarkedCell(f"{names[first]} – {names[second]}{mark}", brief=f"{first} – {second}{mark}"),
-        "  ".join(map(score_text, compared.means)),
+        "  ".join(map(score_text, compared.means)) + fewer,
         difference_text(compared),
         p_text(compared.adjusted, compared.alpha),
         _verdict(compared, wanted, names),

@@ -60,6 +60,7 @@ NOT_IN_ROWS = {
 OF_DATASET = "dataset."
 # scores without an entry in METRICS
 OTHERS = {"judge": JUDGE_ACCURACY, "corrected": CORRECTED_ACCURACY}
+FEWER = "A score of fewer questions than others has their number and is never the best. Tests use the common questions."
 COST_LABELS = {"calls": "calls", "tokens": "tokens", "seconds": "model s", "usd": "USD"}
 _FILES = {"latex": "table.tex", "md": "table.md", "csv": "table.csv"}
 _LATEX = r"""%% needs \usepackage{booktabs}
@@ -342,6 +343,10 @@ class PaperTable:
         sign = -1 if metric in METRICS and METRICS[metric].lower_is_better else 1
         numbers = [None if value is None else float(score_text(value)) for value in values]
         unranked = self.rows if self._has_mixed_judges(group, metric) else self.upper_bounds
+        counts = [self._count(row, group, metric) for row in self.rows]
+        fewer = [row for row, count in zip(self.rows, counts, strict=True) if count < max(counts)]
+        # a missing verdict of a judge is no failure of the method
+        unranked = [*unranked, *(fewer if metric not in OTHERS else [])]
         contest = {
             sign * value
             for row, value in zip(self.rows, numbers, strict=True)
@@ -353,12 +358,19 @@ class PaperTable:
             MarkedCell("–")
             if value is None
             else MarkedCell(
-                f"{score_text(value)}{self._interval(row, group, metric)}"
+                f"{score_text(value)}{f' of {count:,}' if row in fewer else ''}"
+                f"{self._interval(row, group, metric)}"
                 f"{self.significant.get((row, group, metric), '')}",
                 marks.get(sign * value, "") if value and row not in unranked else "",
             )
-            for row, value in zip(self.rows, numbers, strict=True)
+            for row, value, count in zip(self.rows, numbers, counts, strict=True)
         ]
+
+    def _count(self, row: str, group: str, metric: str) -> int:
+        """Return the number of questions of a score, of all datasets for their mean."""
+        datasets = self.datasets if group == MEAN else [group]
+        entries = (self.entry(row, dataset) for dataset in datasets)
+        return sum(entry.estimate(metric).n for entry in entries if entry)
 
     def _cost_cell(self, metric: str, value: float | None) -> MarkedCell:
         """Return a cost with the digits of the other reports. Costs are not marked."""
@@ -437,6 +449,7 @@ class PaperTable:
             *self._note_repeats(),
             *([list_missing(self.missing)] if self.missing else []),
             *([f"Failed questions count as wrong: {failed:,}."] if failed else []),
+            *([FEWER] if self._has_fewer else []),
             *(f"{name} is scored {lacking}." for name, lacking in self._missing_golds().items()),
             *(["The judge is the reader."] if any(judge.warnings for judge in judged) else []),
             *(
@@ -445,6 +458,21 @@ class PaperTable:
                 else []
             ),
         ]
+
+    @property
+    def _has_fewer(self) -> bool:
+        """Return whether the scores of a column are over different numbers of questions."""
+        columns = [
+            {
+                self._count(row, group, metric)
+                for row in self.rows
+                if self.value(row, group, metric) is not None
+            }
+            for group in self.groups
+            for metric in self.metrics
+            if metric in METRICS
+        ]
+        return any(len(counts) > 1 for counts in columns)
 
     def _judges(self, dataset: str | None = None) -> dict[str, list[str]]:
         """Return each judge of a dataset, or of the table, with the names of its rows."""

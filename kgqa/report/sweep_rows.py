@@ -12,7 +12,7 @@ from pathlib import Path
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.sweep import Cell, row_key
-from kgqa.report.columns import Column, Measured, name_by_settings
+from kgqa.report.columns import Column, Measured, measure_score, name_by_settings
 from kgqa.report.section import FILES, MarkedCell
 from kgqa.report.shares import RunShares, Shares, read_shares
 from kgqa.scoring.repeats import Repeated, repeated_estimate
@@ -155,9 +155,7 @@ def measure_repeats(
         return _average([column.measure(each) for each in metrics])
     repeated = repeated_estimate(shares)
     estimate = repeated.estimate if repeated else None
-    if estimate is None or estimate.mean is None:
-        return None
-    return Measured(estimate.mean, estimate.low, estimate.high)
+    return measure_score(estimate, metrics[0].questions) if estimate else None
 
 
 def collect_shares(read: Sequence[RunShares], score: str | None) -> Sequence[Shares]:

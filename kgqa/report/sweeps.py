@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
@@ -47,6 +48,10 @@ NOTE = (
     "Scores in percent with 95 % intervals over questions. Best: bold. Second best: underlined. *: "
     "significantly worse than the best of its column (paired test over the same questions, p < 0.05 after Holm's "
     "correction over the column). Costs are computed as if no reply had been cached."
+)
+FEWER_NOTE = (
+    "of N: only N questions define the score. It is never the best one if others are over more questions. "
+    "Tests are over the questions that both rows have."
 )
 UPPER_BOUND = "golden reads the gold passages. It is an upper bound, and not ranked."
 
@@ -140,12 +145,17 @@ class SweepReport:
                     shares,
                     lower_is_better=column.lower_is_better,
                     unranked=_find_unranked(group, column),
+                    is_judged=column.label == JUDGE_ACCURACY,
                 )
                 for row, entry in zip(rows, marked, strict=True):
                     row.append(entry)
         notes = [NOTE, *explain_direction(header)]
         notes += [REPEATS_NOTE] if any(row.is_repeated for row in group) else []
         notes += [UPPER_BOUND] if bounds else []
+        scores = [
+            row.measure(column) for row in group for column in columns() if column.score in METRICS
+        ]
+        notes += [FEWER_NOTE] if any(score and score.fewer for score in scores) else []
         if len(judges) > 1:
             notes.append(f"{MIXED_JUDGES}: {list_judges(judges, 'cell ')}.")
         notes += describe_extraction(_name_runs(group, axes))
@@ -161,6 +171,7 @@ class SweepReport:
                 [row.shares(column.score) for row in group],
                 lower_is_better=column.lower_is_better,
                 unranked=_find_unranked(group, column),
+                is_judged=column.label == JUDGE_ACCURACY,
             )
             for (best, other), each in tested.items():
                 names = (group[other].name(axes), group[best].name(axes))
@@ -341,13 +352,16 @@ def mark_best(
     *,
     lower_is_better: bool = False,
     unranked: Collection[int] = (),
+    is_judged: bool = False,
 ) -> list[MarkedCell]:
     """Return the cells of a column. Marks: the best, the second best (but no 0), and what is significantly worse.
 
     Each cell is tested against the best over the questions that both define, with Holm's correction. shares: those of
-    the runs of each cell. unranked: the numbers of cells that are neither marked nor tested.
+    the runs of each cell. unranked: the numbers of cells that are neither marked nor tested. is_judged: see
+    `_find_complete`.
     """
     values = _rank(figures, lower_is_better=lower_is_better, unranked=unranked)
+    values = _find_complete(figures, values, is_judged=is_judged)
     ranked = sorted(values.values(), reverse=True)
     is_score = any(figure is not None and figure.low is not None for figure in figures)
     marks = dict[float, str]()
@@ -355,7 +369,13 @@ def mark_best(
         second = next(value for value in ranked if value < ranked[0])
         marks = {ranked[0]: "best"} | ({second: "second"} if ranked.count(second) == 1 else {})
         marks.pop(0.0, None)
-    tested = compare_with_best(figures, shares, lower_is_better=lower_is_better, unranked=unranked)
+    tested = compare_with_best(
+        figures,
+        shares,
+        lower_is_better=lower_is_better,
+        unranked=unranked,
+        is_judged=is_judged,
+    )
     worse = {other for (_, other), difference in tested.items() if difference.significant}
     return [
         MarkedCell("–")
@@ -382,35 +402,46 @@ def _rank(
     }
 
 
+def _find_complete(
+    figures: Sequence[Measured | None], values: Mapping[int, float], *, is_judged: bool
+) -> dict[int, float]:
+    """Return the values of the cells over most questions, one of which is the best.
+
+    A score over fewer questions does not count those on which the method failed. A missing verdict of a judge is no
+    failure of the method, so that all judged cells can be the best.
+    """
+    counts = {n: figure.fewer or inf for n in values if (figure := figures[n])}
+    most = max(counts.values(), default=inf)
+    return {n: value for n, value in values.items() if is_judged or counts[n] == most}
+
+
 def compare_with_best(
     figures: Sequence[Measured | None],
     shares: Sequence[Sequence[Shares]],
     *,
     lower_is_better: bool = False,
     unranked: Collection[int] = (),
+    is_judged: bool = False,
 ) -> dict[tuple[int, int], Difference]:
     """Return the difference of each cell of a column from the best one, by the numbers of both, if any differ.
 
-    figures, shares, unranked: see `mark_best`. A cell with a better score over the questions that both define has p 1.
+    figures, shares, unranked, is_judged: see `mark_best`. A cell with a better score over the questions that
+    both define is omitted: none of the two is the best.
     """
     values = _rank(figures, lower_is_better=lower_is_better, unranked=unranked)
     values = {n: value for n, value in values.items() if shares[n]}
     if len(set(values.values())) < 2:
         return {}
-    best = max(values, key=lambda n: values[n])
+    complete = _find_complete(figures, values, is_judged=is_judged)
+    best = max(complete, key=lambda n: complete[n])
     differences = {
         (best, other): tested
         for other in values
         if other != best and (tested := compare_repeats(shares[other], shares[best]))
     }
     sign = -1 if lower_is_better else 1
-    corrected = correct(
-        [
-            each if sign * each.difference < 0 else replace(each, p=1.0)
-            for each in differences.values()
-        ]
-    )
-    return dict(zip(differences, corrected, strict=True))
+    worse = {pair: each for pair, each in differences.items() if sign * each.difference <= 0}
+    return dict(zip(worse, correct(list(worse.values())), strict=True))
 
 
 def _repeats(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:

@@ -38,6 +38,13 @@ class Fragile(Steady):
         if int(question.id[-2:]) < 10:
             raise ValueError("no reply")
         return await super().answer(question)
+
+
+@dataclass(frozen=True)
+class Citing(Fragile):
+    async def answer(self, question: Question) -> Answer:
+        answer = await super().answer(question)
+        return Answer(answer.text, tuple(passage.id for passage in question.passages))
 '''
 SWEEP = ("run", "-m", "method=steady,fragile", "max_failure_rate=1", "sweep.name=two", *QUICK)
 
@@ -128,3 +135,62 @@ def test_judge_counts_failed_questions_in_pairs(place: Path) -> None:
     assert ran.code == 0, ran.err
     (judged,) = json.loads((place / "judged.json").read_text())["differences"]
     assert (judged["n"], judged["first_wins"]) == (36, 5)
+
+
+@pytest.fixture(scope="module")
+def worded(place: Path, compared: Ran) -> Path:
+    """Return the folder with a metric of which a lower value is better, and which favors failures."""
+    assert compared.code == 0
+    code = "def wordy(question, answer):\n    return min(len(answer.split()), 40) / 40\n"
+    write_file(place / "wordy_answers.py", code)
+    text = "_target_: wordy_answers.wordy\nlabel: wordy\nlower_is_better: true\n"
+    write_file(place / "conf/metric/wordy.yaml", text)
+    assert run_in(place, *SWEEP).code == 0
+    return place
+
+
+def test_score_of_fewer_questions_is_not_the_best(worded: Path) -> None:
+    rows = [line for line in read_report(worded).splitlines() if "/report.html)" in line]
+    steady, fragile = (
+        next(line for line in rows if name in line) for name in ("steady", "fragile")
+    )
+    header = next(line for line in read_report(worded).splitlines() if "wordy ↓" in line)
+    place = header.split("|").index(" wordy ↓ ")
+    assert " of 27 [" in fragile.split("|")[place]
+    assert "**" not in fragile.split("|")[place]
+    assert " of " not in steady.split("|")[place]
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("evaluate two", " of 27 "),
+        ("compare two metrics=wordy", " of 27 "),
+        ("report two --table paper --format md metrics=em,wordy --out t.md", ""),
+    ],
+    ids=["evaluate", "compare", "paper"],
+)
+def test_tables_count_the_questions_of_scores(worded: Path, command: str, text: str) -> None:
+    ran = run_in(worded, *command.split())
+    assert ran.code == 0, ran.err
+    out = ran.out if text else (worded / "t.md").read_text(encoding="utf-8")
+    assert " of 27 " in out
+
+
+def test_note_on_fewer_questions_is_below_such_a_score(place: Path, worded: Path) -> None:
+    note = "of N: only N questions define the score."
+    ran = run_in(worded, *SWEEP)
+    assert (" of 27 [" in ran.out, ran.out.count(note)) == (True, 1)
+
+
+def test_terminal_omits_the_note_on_columns_of_the_report(tmp_path: Path) -> None:
+    # each name of a module is imported once
+    write_file(tmp_path / "citing_methods.py", METHODS)
+    write_file(tmp_path / "conf/method/citing.yaml", "_target_: citing_methods.Citing\n")
+    ran = run_in(
+        tmp_path, "run", "-m", "method=citing,golden", "max_failure_rate=1", "sweep.name=x", *QUICK
+    )
+    assert ran.code == 0, ran.err
+    note = "of N: only N questions define the score."
+    assert note not in ran.out
+    assert note in (tmp_path / "outputs/sweeps/x/report.md").read_text(encoding="utf-8")

@@ -398,6 +398,12 @@ def test_differences_from_the_best_have_corrected_p() -> None:
     assert [each.adjusted for each in tested.values()] == pytest.approx([0.5, 4 / 2**20])
 
 
+def test_better_score_of_fewer_questions_has_no_test() -> None:
+    few: dict[str, float | None] = {str(n): None if n < 40 else 1.0 for n in range(100)}
+    figures = [Measured(75.0, 0.0, 100.0), Measured(100.0, 0.0, 100.0, fewer=60)]
+    assert compare_with_best(figures, [[shares(75, of=100)], [few]]) == {}
+
+
 @pytest.mark.parametrize(
     "figures",
     [[Measured(50.0, 0.0, 100.0)] * 2, [Measured(50.0, 0.0, 100.0), None]],

@@ -318,7 +318,8 @@ def _list_tests(runs: Sequence[Row]) -> tuple[Section, list[str]]:
     names = label_runs(
         {letter: row.title for letter, row in zip(ascii_uppercase, runs, strict=False)}
     )
-    section = comparison_section(differences, DIFFERENCE, names)
+    questions = max((each.n for each in differences), default=0)
+    section = comparison_section(differences, DIFFERENCE, names, questions=questions)
     repeats = [REPEATS_TEXT] if any(row.kind == "mean" for row in runs) else []
     texts = (TESTS, *section.text[1:], *repeats)
     return replace(section, text=texts), [f"{note[:1].upper()}{note[1:]}." for note in notes]
