@@ -20,7 +20,7 @@ from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.report.columns import JUDGE_ACCURACY, SEPARATOR, group_texts, list_missing
 from kgqa.report.comparison import ComparisonTable
-from kgqa.report.evaluation import comparison_section, count_tests
+from kgqa.report.evaluation import ANSWERED, answered_section, comparison_section, count_tests
 from kgqa.report.names import title_row
 from kgqa.report.page import Tables
 from kgqa.report.paper import name_entries, read_entry
@@ -71,6 +71,8 @@ class Comparison(Tables):
     missing: Sequence[Cell] = ()
     # the letter of the run that all others are compared with
     baseline: str | None = None
+    # over the questions that both answered, see `compare_answered`
+    answered: Sequence[Difference] = ()
 
     @property
     def table(self) -> ComparisonTable:
@@ -88,8 +90,16 @@ class Comparison(Tables):
 
         Of repeats, first and second are the folder of the first one.
         """
+        return self._list_rows(self.differences)
+
+    @property
+    def answered_rows(self) -> list[dict[str, Json]]:
+        """Return such rows over the questions that both answered, if one of both failed some. p is not corrected."""
+        return self._list_rows(self.answered)
+
+    def _list_rows(self, differences: Sequence[Difference]) -> list[dict[str, Json]]:
         rows = []
-        for each in self.differences:
+        for each in differences:
             row = asdict(each)
             names: dict[str, Json] = {}
             for side, letter in (("first", each.first), ("second", each.second)):
@@ -125,10 +135,12 @@ class Comparison(Tables):
             case ".md":
                 text = markdown(title, [table.section(), *self.sections], notices)
             case ".tex":
-                followed = [each for each in self.sections if each.title == FOLLOWED]
-                text = table.latex()
-                if followed:
-                    text += latex(title, [_name_pairs(each, table.names) for each in followed])
+                tables = [
+                    _name_pairs(each, table.names) if each.title == FOLLOWED else each
+                    for each in self.sections
+                    if each.title in (ANSWERED, FOLLOWED)
+                ]
+                text = table.latex() + (latex(title, tables) if tables else "")
             case _:
                 rows = [
                     {
@@ -145,6 +157,7 @@ class Comparison(Tables):
                         "caption": table.caption,
                         "correction": self.correction,
                         "differences": rows,
+                        "answered": self.answered_rows,
                     }
                 )
         return replace_file(file, text)
@@ -233,8 +246,11 @@ def compare_answers(
         *([] if has_flips else [FLIPS_HINT]),
     ]
     tests = replace(tests, text=(*tests.text, *notes_below))
+    answered = compare_answered(runs, tested, differences, seed, reference)
+    failed = {letter: len(questions) for letter, questions in find_failed(runs).items()}
     sections = [
         tests,
+        *([answered_section(answered, label_runs(labels), failed)] if answered else []),
         *_followed(runs),
         *(
             _flips(runs, scores.get(JUDGE_ACCURACY, scores["EM"]), flips, pairs)
@@ -245,8 +261,66 @@ def compare_answers(
     names = {letter: [run.name for run in repeats] for letter, repeats in runs.items()}
     heading = "\n".join([title, *lines, *notes])
     return Comparison(
-        heading, sections, names, differences, scored_by, correction, missing, reference
+        heading,
+        sections,
+        names,
+        differences,
+        scored_by,
+        correction,
+        missing,
+        reference,
+        answered,
     )
+
+
+def compare_answered(
+    runs: Runs,
+    scores: Scores,
+    differences: Sequence[Difference],
+    seed: int,
+    baseline: str | None = None,
+) -> list[Difference]:
+    """Return the differences over the questions that both runs answered, in all repeats.
+
+    This sensitivity analysis shows how much of a difference comes from failed questions. p is not corrected. Pairs
+    without failed questions, and scores that do not count them, are omitted.
+    """
+    failed = find_failed(runs)
+    compared = list[Difference]()
+    for pair in dict.fromkeys((each.first, each.second) for each in differences):
+        omitted = failed[pair[0]] | failed[pair[1]]
+        masked = {
+            metric: {
+                letter: [
+                    [None if n in omitted else share for n, share in enumerate(row)]
+                    for row in rows[letter]
+                ]
+                for letter in pair
+            }
+            for metric, rows in scores.items()
+        }
+        compared += compare_rows(
+            masked,
+            seed,
+            correction="none",
+            baseline=baseline if baseline in pair else None,
+            lower_is_better=find_lower_better(),
+        )
+    places = {(each.metric, each.first, each.second): n for n, each in enumerate(differences)}
+    compared.sort(key=lambda each: places[each.metric, each.first, each.second])
+    return [
+        each
+        for each in compared
+        if each.n < differences[places[each.metric, each.first, each.second]].n
+    ]
+
+
+def find_failed(runs: Runs) -> dict[str, set[int]]:
+    """Return the numbers of the questions that failed in some repeat of each run."""
+    return {
+        letter: {n for run in repeats for n, row in enumerate(run.scored) if row.answer is None}
+        for letter, repeats in runs.items()
+    }
 
 
 def open_rows(

@@ -261,6 +261,11 @@ def _consistency_section(checked: Sequence[tuple[str, Consistency]]) -> Section:
 BOUNDS = " and ".join(UPPER_BOUNDS)
 # marks a pair of runs that is corrected apart from the others
 APART = "†"
+ANSWERED = "Sensitivity: only questions that both answered"
+ANSWERED_TEXT = (
+    "All other tables count failed questions as wrong. If these rows differ from them, the failed questions decide. "
+    "p is not corrected."
+)
 MCNEMAR, PERMUTATION = "McNemar's exact test", "a paired permutation test"
 TESTS = f"{MCNEMAR} for scores of right or wrong, otherwise {PERMUTATION}"
 # the header of the corrected p-values, and the name of the correction, by the value of correction=
@@ -341,6 +346,28 @@ def comparison_section(
         for each in differences
     ]
     return Section("Differences", header, rows, texts, optional=4)
+
+
+def answered_section(
+    differences: Sequence[Difference], names: Mapping[str, str], failed: Mapping[str, int]
+) -> Section:
+    """Return the differences over the questions that both answered. failed: the failed questions of each run."""
+    rows: list[tuple[Value, ...]] = [
+        (
+            each.title,
+            MarkedCell(
+                f"{names[each.first]} – {names[each.second]}", brief=f"{each.first} – {each.second}"
+            ),
+            f"{failed[each.first]:,}  {failed[each.second]:,}",
+            each.n,
+            "  ".join(map(score_text, each.means)),
+            difference_text(each),
+            p_text(each.p, each.alpha),
+        )
+        for each in differences
+    ]
+    header = ("metric", "runs", "failed", "questions", "means", "difference", "p")
+    return Section(ANSWERED, header, rows, (ANSWERED_TEXT,))
 
 
 def describe_tests_of(differences: Sequence[Difference]) -> str:

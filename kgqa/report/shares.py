@@ -20,11 +20,13 @@ class RunShares:
     """The share of each question by score.
 
     key: dataset, profile and question ids. Runs with equal keys can be compared. judge: of the verdicts in the folder.
+    failed: the ids of the failed questions.
     """
 
     key: tuple[str, ...]
     by_score: Mapping[str, Shares]
     judge: JudgeMetrics | None
+    failed: frozenset[str] = frozenset()
 
     def of(self, score: str) -> Shares:
         """Return the shares of a score, {} if it has none."""
@@ -51,4 +53,6 @@ def read_shares(run: FinishedRun) -> RunShares:
     judge = run.metrics.judge
     if judge:
         shares["judge"] = list_verdicts(read_verdicts(run.folder).values())
-    return RunShares((run.choices["dataset"], run.metrics.profile, *predictions), shares, judge)
+    failed = frozenset(key for key, each in predictions.items() if each.scored_answer is None)
+    key = (run.choices["dataset"], run.metrics.profile, *predictions)
+    return RunShares(key, shares, judge, failed)

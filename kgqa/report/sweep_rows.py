@@ -80,6 +80,11 @@ class SweepRow:
         """Return the share of each question in each repeat, or nothing if a repeat lacks the score."""
         return collect_shares([each.read for each in self.repeats], score)
 
+    @property
+    def failed(self) -> frozenset[str]:
+        """Return the ids of the questions that failed in some repeat."""
+        return frozenset().union(*(each.read.failed for each in self.repeats))
+
     def repeated(self, score: str | None) -> Repeated | None:
         return repeated_estimate(self.shares(score))
 

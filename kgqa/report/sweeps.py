@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -28,7 +28,13 @@ from kgqa.report.columns import (
     list_judges,
     tokens,
 )
-from kgqa.report.evaluation import CORRECTED_P, difference_text, p_text
+from kgqa.report.evaluation import (
+    ANSWERED,
+    ANSWERED_TEXT,
+    CORRECTED_P,
+    difference_text,
+    p_text,
+)
 from kgqa.report.page import sections_page
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.report.run_report import notices
@@ -164,19 +170,17 @@ class SweepReport:
 
     def _differences(self, title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
         """Return the difference of each row from the best one, for each score in which the rows are tested."""
-        rows = list[tuple[Value, ...]]()
-        for column in columns():
-            tested = compare_with_best(
-                [row.measure(column) for row in group],
-                [row.shares(column.score) for row in group],
-                lower_is_better=column.lower_is_better,
-                unranked=_find_unranked(group, column),
-                is_judged=column.label == JUDGE_ACCURACY,
+        rows: list[tuple[Value, ...]] = [
+            (
+                column.title,
+                other.name(axes),
+                best.name(axes),
+                each.n,
+                difference_text(each),
+                p_text(each.adjusted, each.alpha),
             )
-            for (best, other), each in tested.items():
-                names = (group[other].name(axes), group[best].name(axes))
-                p = p_text(each.adjusted, each.alpha)
-                rows.append((column.title, *names, each.n, difference_text(each), p))
+            for column, other, best, each in _compare_rows(group)
+        ]
         command = shlex.join(["kgqa", "compare", str(self.sweep.path)])
         texts = (
             "Row minus the best one of this score, in points with 95 % intervals, over the questions that define both.",
@@ -185,6 +189,21 @@ class SweepReport:
         )
         header = ("score", "row", "best", "questions", "difference", CORRECTED_P[HOLM][0])
         return Section(f"Differences from the best: {title}", header, rows, texts)
+
+    def _sensitivity(self, title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
+        """Return these differences over the questions that both answered, if one of both failed some."""
+        rows = list[tuple[Value, ...]]()
+        for column, other, best, each in _compare_rows(group):
+            failed = other.failed | best.failed
+            own, reference = (_omit(row.shares(column.score), failed) for row in (other, best))
+            answered = compare_repeats(own, reference)
+            if answered and answered.n < each.n:
+                counts = f"{len(other.failed):,}  {len(best.failed):,}"
+                names = (other.name(axes), best.name(axes), counts)
+                p = p_text(answered.p, answered.alpha)
+                rows.append((column.title, *names, answered.n, difference_text(answered), p))
+        header = ("score", "row", "best", "failed", "questions", "difference", "p")
+        return Section(f"{ANSWERED}: {title}", header, rows, (ANSWERED_TEXT,))
 
     def notices(self) -> list[str]:
         """Return each notice once, with its cells."""
@@ -230,7 +249,12 @@ class SweepReport:
         details = [
             section
             for group in self.groups
-            for section in (self._differences(*group), _frontier(*group), _repeats(*group))
+            for section in (
+                self._differences(*group),
+                self._sensitivity(*group),
+                _frontier(*group),
+                _repeats(*group),
+            )
         ]
         return [*self.tables, *(section for section in (*details, *listed) if section.rows)]
 
@@ -344,6 +368,29 @@ def _find_unranked(group: Sequence[SweepRow], column: Column) -> Collection[int]
     if column.label == JUDGE_ACCURACY and len(_list_judges(group)) > 1:
         return range(len(group))
     return _find_bounds(group)
+
+
+def _compare_rows(
+    group: Sequence[SweepRow],
+) -> Iterator[tuple[Column, SweepRow, SweepRow, Difference]]:
+    """Yield each score with a row, the best row of this score, and their difference."""
+    for column in columns():
+        tested = compare_with_best(
+            [row.measure(column) for row in group],
+            [row.shares(column.score) for row in group],
+            lower_is_better=column.lower_is_better,
+            unranked=_find_unranked(group, column),
+            is_judged=column.label == JUDGE_ACCURACY,
+        )
+        for (best, other), each in tested.items():
+            yield column, group[other], group[best], each
+
+
+def _omit(runs: Sequence[Shares], questions: Collection[str]) -> list[Shares]:
+    """Return the shares of some runs without these questions."""
+    return [
+        {key: None if key in questions else share for key, share in run.items()} for run in runs
+    ]
 
 
 def mark_best(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,22 @@ class Citing(Fragile):
     async def answer(self, question: Question) -> Answer:
         answer = await super().answer(question)
         return Answer(answer.text, tuple(passage.id for passage in question.passages))
+
+
+@dataclass(frozen=True)
+class Uneven(Method):
+    """Each repeat fails on another question, and the second one is right less often."""
+
+    demonstration_set: int = 1
+    fails: bool = False
+    uses = frozenset({"model"})
+
+    async def answer(self, question: Question) -> Answer:
+        number = int(question.id[-2:])
+        if self.fails and number == self.demonstration_set:
+            raise ValueError("no reply")
+        right = number % (1 + self.demonstration_set) or number % (4 if self.fails else 9) == 0
+        return Answer(question.answers[0] if right else "wrong")
 '''
 SWEEP = ("run", "-m", "method=steady,fragile", "max_failure_rate=1", "sweep.name=two", *QUICK)
 
@@ -53,6 +70,9 @@ SWEEP = ("run", "-m", "method=steady,fragile", "max_failure_rate=1", "sweep.name
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("failed")
     write_file(folder / "failing_methods.py", METHODS)
+    for name, fails in {"first_uneven": False, "second_uneven": True}.items():
+        settings = f"_target_: failing_methods.Uneven\ndemonstration_set: 1\nfails: {fails}\n"
+        write_file(folder / f"conf/method/{name}.yaml", settings)
     for name in ("steady", "fragile"):
         target = f"_target_: failing_methods.{name.title()}\n"
         write_file(folder / f"conf/method/{name}.yaml", target)
@@ -135,6 +155,57 @@ def test_judge_counts_failed_questions_in_pairs(place: Path) -> None:
     assert ran.code == 0, ran.err
     (judged,) = json.loads((place / "judged.json").read_text())["differences"]
     assert (judged["n"], judged["first_wins"]) == (36, 5)
+
+
+def test_answered_questions_are_compared_apart(place: Path, compared: Ran) -> None:
+    _, answered = compared.out.split("Sensitivity: only questions that both answered")
+    row = next(line for line in answered.splitlines() if line.startswith("EM"))
+    assert row.split()[1:9] == ["steady", "–", "fragile", "0", "9", "27", "48.1", "48.1"]
+    assert row.split()[-1] == "1.000"
+
+
+def test_answered_questions_are_no_tests(place: Path, em: Any) -> None:
+    comparison = json.loads((place / "c.json").read_text())
+    assert [each["n"] for each in comparison["answered"]] == [27, 27]
+    assert [each["n"] for each in comparison["differences"]] == [36, 36]
+    assert "2 tests with Holm's correction" in comparison["heading"][0]
+
+
+def test_sweep_compares_answered_questions_apart(place: Path) -> None:
+    _, answered = read_report(place).split("## Sensitivity: only questions that both answered")
+    assert "| EM | fragile | steady | 9  0 | 27 | 0.0 [" in answered
+
+
+def test_sensitivity_of_repeats_is_that_of_the_sweep(place: Path) -> None:
+    methods = "method=first_uneven,second_uneven"
+    keys = ("repeats=3", "max_failure_rate=1", "sweep.name=uneven", *QUICK)
+    assert run_in(place, "run", "-m", methods, *keys).code == 0
+    ran = run_in(place, "compare", "uneven", "metrics=em", "--out", "uneven.json")
+    [row] = json.loads((place / "uneven.json").read_text())["answered"]
+    # a question that failed in one repeat counts in none of both methods
+    assert row["n"] == 33
+    assert re.search(r"^EM .* 0  3 +33 ", ran.out, re.MULTILINE)
+    report = (place / "outputs/sweeps/uneven/report.md").read_text(encoding="utf-8")
+    _, table = report.split("## Sensitivity: only questions that both answered")
+    line = next(line for line in table.splitlines() if line.startswith("| EM"))
+    _, text, p = line.rstrip(" |").rsplit(" | ", 2)
+    limits = sorted(abs(float(each)) for each in re.findall(r"[\d.]+", text))
+    values = sorted(abs(row[key]) for key in ("difference", "low", "high"))
+    assert limits == pytest.approx(values, abs=0.051)
+    assert float(p) == pytest.approx(row["p"], abs=0.0006)
+
+
+@pytest.mark.parametrize("end", ["md", "tex"])
+def test_written_comparison_has_answered_questions(place: Path, end: str) -> None:
+    assert run_in(place, "compare", "two", "--out", f"c.{end}").code == 0
+    assert "only questions that both answered" in (place / f"c.{end}").read_text(encoding="utf-8")
+
+
+def test_pairs_without_failures_have_no_sensitivity(place: Path) -> None:
+    for name in ("one", "other"):
+        keys = ("method=steady", "limit=12", f"output_dir={name}", *QUICK)
+        assert run_in(place, "run", *keys).code == 0
+    assert "Sensitivity" not in run_in(place, "compare", "one", "other").out
 
 
 @pytest.fixture(scope="module")
