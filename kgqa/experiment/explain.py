@@ -397,7 +397,10 @@ def _list_compared(explained: Sequence[Side]) -> list[str]:
 
 
 def _explain_differences(explained: Sequence[Side]) -> list[str]:
-    text = "Differences in points with 95 % intervals, over the questions that define both. They are not tested."
+    text = (
+        "Each row is over the questions that define both. Differences are in points with 95 % intervals, and not "
+        "tested."
+    )
     return [text] if len(explained) > 1 else []
 
 
@@ -407,7 +410,7 @@ def _measure_rows(
     """Return a row per measure that the run defines: its questions, its percent, and those of the baseline."""
     rows: list[tuple[Value, ...]] = []
     for name, measure in measures.items():
-        shares = [_measure(side, measure) for side in explained]
+        shares = _choose_defined([_measure(side, measure) for side in explained])
         own, *others = map(_estimate, shares)
         if own.n:
             rows_of = {name: dict(zip("AB", shares, strict=False))}
@@ -415,6 +418,18 @@ def _measure_rows(
             differences = [_brief_difference(compared[0]) if compared else None] if others else []
             rows.append((name, own.n, own, *others, *differences))
     return rows
+
+
+def _choose_defined(sides: Sequence[Rows]) -> Sequence[Rows]:
+    """Return the shares of the questions that all sides define, so that a difference is that of the means next to it.
+
+    If there are none, return all shares.
+    """
+    columns = zip(*(row for rows in sides for row in rows), strict=True)
+    places = [place for place, column in enumerate(columns) if None not in column]
+    if not places:
+        return sides
+    return [[[row[place] for place in places] for row in rows] for rows in sides]
 
 
 def _brief_difference(difference: Difference) -> MarkedCell:

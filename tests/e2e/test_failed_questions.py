@@ -265,3 +265,28 @@ def test_terminal_omits_the_note_on_columns_of_the_report(tmp_path: Path) -> Non
     note = "of N: only N questions define the score."
     assert note not in ran.out
     assert note in (tmp_path / "outputs/sweeps/x/report.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def groups(worded: Path) -> list[list[str]]:
+    """Return the cells of the rows of the groups in explain.md."""
+    folders = [f"outputs/demo/{name}" for name in ("fragile", "steady")]
+    runs = [next((worded / folder).glob("*/*/metrics.json")).parent for folder in folders]
+    assert run_in(worded, "explain", *map(str, runs)).code == 0
+    text = (runs[0] / "explain.md").read_text(encoding="utf-8").split("## By hops")[1]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return [row for row in rows if row[-1].endswith("]")]
+
+
+def test_explained_difference_is_that_of_its_means(groups: list[list[str]]) -> None:
+    numbers = [[float(cell.split()[0]) for cell in row[3:6]] for row in groups]
+    assert len(numbers) > 4
+    expected = [one - other for one, other, _ in numbers]
+    # of two rounded means
+    assert [difference for *_, difference in numbers] == pytest.approx(expected, abs=0.11)
+
+
+def test_explained_score_counts_its_questions(groups: list[list[str]]) -> None:
+    wordy = [row for row in groups if row[0] == "wordy ↓"]
+    em = [row for row in groups if row[0] == "EM"]
+    assert sum(int(row[2]) for row in wordy) < sum(int(row[2]) for row in em)
