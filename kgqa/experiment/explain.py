@@ -149,6 +149,9 @@ def explain_answers(
         cited[traced.question.id] = (cite_passages(traced), cite_sentences(traced))
         if call := _last_reply(traced):
             last[traced.question.id] = call
+    if not any(row.prediction.evidence for row in run.scored):
+        # as in tables: a method that reads no passages has no scores of them
+        cited = {key: (CitationScores(), sentences) for key, (_, sentences) in cited.items()}
     shared = _find_parts(last.values())
     return [
         Explained(

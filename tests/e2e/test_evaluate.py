@@ -113,6 +113,12 @@ def test_verdicts_of_one_judge_are_compared(kgqa: Kgqa) -> None:
     assert refusal in kgqa("compare", str(first), str(second)).out
 
 
+@pytest.mark.parametrize(("method", "count"), [("golden", 1), ("no_context", 0)])
+def test_method_without_passages_has_no_citations(kgqa: Kgqa, method: str, count: int) -> None:
+    assert kgqa("run", f"method={method}", "limit=2", "output_dir=run", *QUICK).code == 0
+    assert kgqa("explain", "run").out.count("passages: recall") == count
+
+
 def test_suggested_comparison_has_the_shared_questions(kgqa: Kgqa) -> None:
     for limit in ("3", "5"):
         kgqa("run", "method=no_context", f"limit={limit}", f"run_name=n{limit}", *QUICK)
