@@ -605,7 +605,9 @@ def collect_shares(runs: Runs, metrics: Sequence[str] = ()) -> tuple[Scores, lis
 
     A metric of the user that fails on an answer is a note. Raises ConfigError: it is one of `metrics`.
     """
-    verdicts, notes = collect_verdicts(runs)
+    # a note on verdicts that are not compared belongs to no other metric
+    is_judged = not metrics or JUDGE in metrics
+    verdicts, notes = collect_verdicts(runs) if is_judged else (None, [])
     judged = {JUDGE_ACCURACY: verdicts} if verdicts else {}
     scores = compare_share_tests(runs, metrics)
     rows = (row for repeats in runs.values() for run in repeats for row in run.scored)

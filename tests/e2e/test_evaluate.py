@@ -111,6 +111,7 @@ def test_verdicts_of_one_judge_are_compared(kgqa: Kgqa) -> None:
     assert kgqa("evaluate", str(second), "judge=kgp", *JUDGED_BY[:2]).code == 0
     refusal = "judge accuracy is not compared, because the runs have different judges: three_way "
     assert refusal in kgqa("compare", str(first), str(second)).out
+    assert "is not compared" not in kgqa("compare", str(first), str(second), "metrics=f1").out
 
 
 @pytest.mark.parametrize(("method", "count"), [("golden", 1), ("no_context", 0)])
