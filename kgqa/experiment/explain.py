@@ -13,11 +13,11 @@ from kgqa.artifacts.trace import TracedCall, TracedQuestion, read_trace
 from kgqa.experiment.compare import collect_verdicts, count_questions, name_runs, show_folders
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.report.columns import JUDGE_ACCURACY
-from kgqa.report.evaluation import difference_text, p_text, short_difference_text
+from kgqa.report.evaluation import MCNEMAR, difference_text, p_text, short_difference_text
 from kgqa.report.page import Tables
 from kgqa.report.section import MarkedCell, Section, Value, markdown
 from kgqa.scoring.citations import CitationScores, cite_passages, cite_sentences
-from kgqa.scoring.comparison import Difference, explain_direction
+from kgqa.scoring.comparison import ALPHA, Difference, explain_direction
 from kgqa.scoring.intervals import estimate
 from kgqa.scoring.normalization import normalize
 from kgqa.scoring.questions import METRICS, Metric, ScoredQuestion, find_failed_metrics
@@ -42,7 +42,10 @@ SIGNS = {
     "echo": "wrong, and found only in the part of the prompt that all questions share, such as its demonstrations",
     "yes or no": "yes or no to a question with wh-words and another gold answer",
 }
-DIFFERENCES = "Differences in points. p: {test}, with Holm's correction over the rows that occur."
+DIFFERENCES = (
+    "Differences in points. p of N: {test}, with Holm's correction over N tests, the rows of the table that occur. "
+    "*: p < {alpha:g}. The row right is EM. kgqa compare corrects it together with other scores, so that p can differ."
+)
 REPEATS = "Repeats: all answers are counted. Shares, intervals and p are those of the means of each question."
 EXAMPLES = 3
 # to see what the prompts of all questions share
@@ -273,8 +276,8 @@ def _shares_sections(
     has_repeats = any(len(side) > 1 for side in explained)
     text = "Percent of all questions, with Wilson's 95 % intervals."
     if len(explained) > 1:
-        test = "the paired test of kgqa compare" if has_repeats else "McNemar's test"
-        text += f" {DIFFERENCES.format(test=test)}"
+        test = "the paired test of kgqa compare" if has_repeats else MCNEMAR
+        text += f" {DIFFERENCES.format(test=test, alpha=ALPHA)}"
     texts = (text, *([REPEATS] if has_repeats else []))
     return [causes, replace(signs, text=(*texts, *_show_example(explained[0], folders)))]
 
@@ -303,7 +306,7 @@ def _shares_section(
         "",
         "questions" if len(own) == 1 else "answers",
         "percent",
-        *(["baseline", "difference"] if others else []),
+        *(["baseline", f"difference\n(p of {len(differences)})"] if others else []),
         "examples",
         "meaning",
     ]

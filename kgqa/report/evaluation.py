@@ -289,7 +289,7 @@ def comparison_section(
     wanted: the points for equality and for the number of questions. names: those of the runs by letter. baseline: the
     letter of the run that is the second one of each pair. questions: those of the runs, to show where fewer count.
     """
-    label, name = CORRECTED_P[correction]
+    label = CORRECTED_P[correction][0]
     needed = f"n for {wanted:g}"
     header = (
         "metric",
@@ -318,7 +318,7 @@ def comparison_section(
         ),
         *explain_direction(each.title for each in differences),
         f"Difference: {pair}, in points, with its 95 % interval. Above 0: the {higher} is higher.",
-        f"{label}: {describe_tests_of(differences)}, with {name} over {_describe_families(differences, correction)}.",
+        f"{label}: {describe_tests_of(differences)}, {_describe_correction(differences, correction)}.",
         f"Result: a run wins if {label} is below {alpha:g}. Equal within {wanted:g}: {is_equal}.",
         Legend("better on", "Better on: questions on which each run is better."),
         Legend("p", "p: of the same test without correction."),
@@ -400,12 +400,16 @@ def _has_families(differences: Sequence[Difference], correction: str) -> bool:
     return correction != "none" and len(count_families(differences)) > 1
 
 
-def _describe_families(differences: Sequence[Difference], correction: str) -> str:
+def _describe_correction(differences: Sequence[Difference], correction: str) -> str:
+    """Return the correction with the number of tests in each family."""
+    text = f"with {CORRECTED_P[correction][1]}"
+    if correction == "none":
+        return text
     if not _has_families(differences, correction):
-        return "all rows"
+        return f"{text} over {pluralize(len(differences), 'row')}"
     apart = sum(each.upper_bound for each in differences)
     return (
-        f"{pluralize(len(differences) - apart, 'row')} without {BOUNDS}. {APART}: "
+        f"{text} over {pluralize(len(differences) - apart, 'row')} without {BOUNDS}. {APART}: "
         f"{pluralize(apart, 'row')} with {BOUNDS}, corrected on their own, because it is no competitor"
     )
 

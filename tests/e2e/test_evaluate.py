@@ -84,7 +84,7 @@ def test_comparison_names_flipped_answers(kgqa: Kgqa) -> None:
     assert ran.code == 0
     assert "Flipped between A and C: 1" in ran.out
     assert "2hop__demo_02" in ran.out
-    assert "Holm's correction over all rows" in ran.out
+    assert "Holm's correction over 6 rows" in ran.out
     assert "Flipped between A and B" not in ran.out
 
 

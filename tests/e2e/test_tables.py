@@ -232,7 +232,7 @@ def test_baseline_is_a_column_of_the_comparison(kgqa: Kgqa, end: str) -> None:
     ("words", "text"),
     [
         (["correction=bh"], "p (BH)"),
-        (["correction=none"], "with no correction over all rows"),
+        (["correction=none"], "test, with no correction."),
         (["difference=99"], "equal within 99"),
     ],
     ids=["bh", "none", "equal"],
@@ -389,6 +389,24 @@ def explained(tmp_path_factory: pytest.TempPathFactory) -> str:
 )
 def test_explain_compares_groups_with_the_baseline(explained: str, row: str) -> None:
     assert row in explained, explained
+
+
+def test_explain_shows_the_number_of_its_tests(explained: str) -> None:
+    header = re.search(r"difference \(p of (\d+)\)", explained)
+    causes = explained.partition("## Signs")[0]
+    ps = re.findall(r"\(p ([\d.]+)\)", causes)
+    assert header
+    # 7 of 8 questions are right in one run only, and have the cause reading in the other
+    assert (len(ps), int(header[1])) == (2, 2)
+    assert ps == [f"{2 * 2 / 2**7:.3f}"] * 2
+    assert "p of N: McNemar's exact test, with Holm's correction over N tests" in explained
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_number_of_tests_is_on_one_line(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    # where the table fits only with a header on two lines
+    monkeypatch.setenv("COLUMNS", "75")
+    assert re.search(r"(?m)^.* \(p of \d\)$", kgqa("explain", *METHODS[:2]).out)
 
 
 def test_explain_omits_causes_of_neither_run(explained: str) -> None:

@@ -290,8 +290,8 @@ def test_pairs_with_a_bound_are_their_own_family() -> None:
     ("bounds", "text"),
     [
         ({"C"}, "Holm's correction over 1 row without golden. †: 2 rows with golden"),
-        ({"A", "B", "C"}, "Holm's correction over all rows"),
-        (set(), "Holm's correction over all rows"),
+        ({"A", "B", "C"}, "Holm's correction over 3 rows"),
+        (set(), "Holm's correction over 3 rows"),
     ],
     ids=["golden", "golden only", "no golden"],
 )
