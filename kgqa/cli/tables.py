@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -156,17 +157,19 @@ def lay_out(
     """Return the layout of a table.
 
     First the last `optional` columns are omitted, then texts are folded more, then a column is stacked, then more
-    columns are omitted. Each with brief cells, if the complete ones do not fit. stack: the column for its own line
-    (default: the first one, or that with the longest word, without columns of figures). Without `narrows` all columns
-    stay side by side, and the table can be wider.
+    columns are omitted. Each with brief cells, if the complete ones do not fit. A brief cell can have a briefer text
+    for tables with a stacked column. stack: the column for its own line (default: the first one, or that with the
+    longest word, without columns of figures). Without `narrows` all columns stay side by side, and the table can be
+    wider.
     """
     count = max(len(header), *map(len, rows), 0)
-    names: list[str] = [getattr(name, "brief", name) for name in header]
-    briefs = [[getattr(cell, "brief", cell) for cell in row] for row in rows]
     tables = [_list_columns(header, rows, count)]
+    briefer = _shorten(header), list(map(_shorten, rows))
     # measuring all words of a long table takes time
-    if (names, briefs) != (list(header), list(map(list, rows))):
-        tables.append(_list_columns(names, briefs, count))
+    if briefer != (list(header), list(map(list, rows))):
+        tables.append(_list_columns(*briefer, count))
+    briefest = _shorten(briefer[0]), list(map(_shorten, briefer[1]))
+    stacked_tables = [*tables, *([_list_columns(*briefest, count)] if briefest != briefer else [])]
     layouts = [Layout(columns) for columns in tables]
     if narrows:
         least = max(0, count - optional)
@@ -176,10 +179,15 @@ def lay_out(
         layouts += [
             Layout(each[:last], NARROW, stacked)
             for last in range(count, 1, -1)
-            for each in tables
+            for each in stacked_tables
             for stacked in _list_stacked(each[:last], stack)
         ]
     return next((layout for layout in layouts if layout.least <= width), layouts[-1])
+
+
+def _shorten(cells: Cells) -> list[Any]:
+    """Return the brief texts of cells, and others as they are."""
+    return [getattr(cell, "brief", cell) for cell in cells]
 
 
 def _list_stacked(columns: Sequence[_Column], wanted: int | None) -> list[int | None]:

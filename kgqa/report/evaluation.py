@@ -340,12 +340,13 @@ def comparison_section(
             wanted,
             names,
             alpha / tests.get(each.upper_bound, 1),
-            f" {APART}" if each.upper_bound and _has_families(differences, correction) else "",
+            APART if each.upper_bound and _has_families(differences, correction) else "",
             questions,
         )
         for each in differences
     ]
-    return Section("Differences", header, rows, texts, optional=4)
+    stack = header.index("metric")
+    return Section("Differences", header, rows, texts, optional=4, stack=stack)
 
 
 def answered_section(
@@ -437,11 +438,13 @@ def _difference_row(
     """
     fewer = f" of {compared.n:,}" if compared.n < questions else ""
     first, second = compared.first, compared.second
+    difference = difference_text(compared)
     return (
         compared.title,
         MarkedCell(f"{names[first]} – {names[second]}{mark}", brief=f"{first} – {second}{mark}"),
         "  ".join(map(score_text, compared.means)) + fewer,
-        difference_text(compared),
+        # short only in a very narrow terminal, see `lay_out`
+        MarkedCell(difference, brief=MarkedCell(difference, brief=short_difference_text(compared))),
         p_text(compared.adjusted, compared.alpha),
         _verdict(compared, wanted, names),
         f"{compared.wins[0]} : {compared.wins[1]}",
@@ -469,7 +472,9 @@ def _verdict(compared: Difference, wanted: float, names: Mapping[str, str]) -> M
         winner = compared.better
         end = " wins" + (f" by less than {wanted:g}" * is_within)
         return MarkedCell(f"{names[winner]}{end}", brief=f"{winner}{end}")
-    return MarkedCell(f"equal within {wanted:g}" if is_within else "no difference shown")
+    text = f"equal within {wanted:g}" if is_within else "no difference shown"
+    # a very narrow terminal has a word per line, see `lay_out`
+    return MarkedCell(text, brief=MarkedCell(text, brief=text.replace(" ", "\n")))
 
 
 def difference_text(difference: Difference) -> str:

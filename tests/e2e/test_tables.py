@@ -409,6 +409,19 @@ def test_number_of_tests_is_on_one_line(kgqa: Kgqa, monkeypatch: pytest.MonkeyPa
     assert re.search(r"(?m)^.* \(p of \d\)$", kgqa("explain", *METHODS[:2]).out)
 
 
+def test_comparison_is_readable_in_60_columns(
+    kgqa: Kgqa, sweep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kgqa("run", "method=all_documents", "limit=4", "output_dir=more", *QUICK).code == 0
+    monkeypatch.setenv("COLUMNS", "60")
+    table = kgqa("compare", sweep, "more").out.partition("Differences\n")[2].splitlines()
+    assert max(map(len, table)) <= 60
+    assert table[1].endswith("  difference  p (Holm)  result")
+    # the rows of a metric are below its name
+    assert [line for line in table if line in ("EM", "F1")] == ["EM", "F1"]
+    assert re.match(r"  A – B† +\d+\.\d  \d+\.\d  ", table[3])
+
+
 def test_explain_omits_causes_of_neither_run(explained: str) -> None:
     assert "| reading | 2 |" in explained
     assert "| no evidence | 2 |" not in explained

@@ -230,7 +230,7 @@ def test_rows_of_the_other_family_are_marked(correction: str, marked: list[str])
     differences = compare({"F1": shares}, seed=0, correction=correction, bounds={"C"})
     section = comparison_section(differences, 2.0, {name: name for name in shares}, correction)
     pairs = [row[1] for row in section.rows]
-    assert [pair.removesuffix(" †") for pair in pairs if pair.endswith("†")] == marked
+    assert [pair.removesuffix("†") for pair in pairs if pair.endswith("†")] == marked
     legend = "over 1 row without golden. †: 2 rows with golden, corrected on their own"
     assert any(legend in text for text in section.text) is bool(marked)
 

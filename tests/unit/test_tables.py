@@ -47,6 +47,13 @@ def test_narrow_terminal_omits_columns(width: int, header: list[str], cell: str)
     assert (layout.header, layout.columns[0].cells[0].plain) == (header, cell)
 
 
+@pytest.mark.parametrize(("width", "cell"), [(7, "b"), (5, "c")], ids=["brief", "briefer"])
+def test_stacked_table_has_the_briefest_cells(width: int, cell: str) -> None:
+    long, brief = "b" * 9, MarkedCell("b" * 5, brief="c" * 3)
+    layout = lay_out(("run", "x"), [("a", MarkedCell(long, brief=brief))], width, stack=0)
+    assert layout.columns[1].cells[0].plain[0] == cell
+
+
 def test_header_can_be_brief() -> None:
     layout = lay_out((MarkedCell("ours (a_model)", brief="ours"),), [(1.0,)], 8)
     assert layout.header == ["ours"]
