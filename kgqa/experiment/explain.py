@@ -119,10 +119,9 @@ def explain(
         heading.append(f"baseline: {show_folders(runs['the baseline'])}, on {shared}")
     heading += notes
     heading += [
-        f"warning: {run.name}{run.simulation_note}"
+        f"warning: {show_folders(simulated)}{simulated[0].simulation_note}"
         for repeats in runs.values()
-        for run in repeats
-        if run.simulation_note
+        if (simulated := [run for run in repeats if run.simulation_note])
     ]
     sections = [
         *_shares_sections(explained, folders, seed),
@@ -461,6 +460,9 @@ def _group_sections(explained: Sequence[Side], seed: int) -> list[Section]:
                 for group in sorted(groups)
             }
             sections.append(_groups_section(name, sides, seed))
+    directions = explain_direction(row[0] for section in sections for row in section.rows)
+    if directions:
+        sections[-1] = replace(sections[-1], text=(*sections[-1].text, *directions))
     return sections
 
 
@@ -503,7 +505,6 @@ def _groups_section(name: str, sides: Mapping[str, Sequence[Side]], seed: int) -
     header = ("score or cause", name, questions, "percent", *_list_compared(any_side))
     texts = (
         "Causes: percent of the questions.",
-        *explain_direction(row[0] for row in rows),
         *_explain_differences(any_side),
     )
     return Section(f"By {name}", header, rows, texts)

@@ -99,6 +99,15 @@ def test_explain_uses_all_repeats(place: Path, names: str) -> None:
     assert re.search(r"^right +3  +25\.0  .*  0\.0  \[.* \+25\.0 ", ran.out, re.MULTILINE), ran.out
 
 
+def test_simulation_is_named_once_per_row(place: Path) -> None:
+    ran = run_in(place, "explain", "rep/golden", "rep/ircot")
+    warnings = re.findall(
+        r"warning: outputs/demo/(\w+)/\S+ and 2 repeats \(engine=scripted", ran.out
+    )
+    assert warnings == ["golden", "ircot"]
+    assert ran.out.count("engine=scripted calls no model") == 2
+
+
 def test_explained_causes_are_those_of_all_repeats(place: Path) -> None:
     cells = json.loads((place / "outputs/sweeps/rep/sweep.json").read_text())["cells"]
     single = [count_causes(place, cell["run"]) for cell in cells[3:]]
