@@ -239,6 +239,7 @@ def plan(
     *runs: Run | str | Path,
     difference: float = DIFFERENCE,
     power: float = POWER,
+    profile: str | None = None,
     seed: int = 0,
     baseline: Run | str | Path | None = None,
     metrics: Sequence[str] = (),
@@ -248,7 +249,7 @@ def plan(
     The result shows its table, also in a notebook.
 
     Args:
-        runs, baseline, metrics: as for `kgqa.compare`.
+        runs, profile, baseline, metrics: as for `kgqa.compare`.
         difference: the points to show.
         power: the probability to show them, above 0.05 and below 1.
 
@@ -263,6 +264,7 @@ def plan(
         find_rows(names),
         points,
         probability,
+        profile,
         seed=seed,
         baseline=_name(baseline),
         metrics=metrics,
@@ -270,7 +272,11 @@ def plan(
 
 
 def explain(
-    run: Run | str | Path, baseline: Run | str | Path | None = None, *, seed: int = 0
+    run: Run | str | Path,
+    baseline: Run | str | Path | None = None,
+    *,
+    profile: str | None = None,
+    seed: int = 0,
 ) -> Explanation:
     """Return the causes of wrong answers of a run, with a baseline on the questions of both: `kgqa explain`.
 
@@ -282,7 +288,7 @@ def explain(
     folders, reference = find_repeats(str(_name(run))), _name(baseline)
     others = [] if reference is None else find_repeats(reference)
     refuse_repeated([*others, *folders])
-    return explain_run(folders, others, seed=seed)
+    return explain_run(folders, others, profile, seed=seed)
 
 
 def evaluate(

@@ -216,8 +216,8 @@ INSPECT_COMMANDS = (
         RUN            a run: its folder, the start of its name, SWEEP/METHOD, SWEEP/NUMBER, or last (the last \
             finished run). Of repeats all are explained
         [BASELINE]     another run on the same questions, to compare with. The same as baseline=RUN
-        [key=value …]  baseline=RUN, seed=0 of the intervals""",
-        ("baseline", "seed"),
+        [key=value …]  baseline=RUN, scoring= rules of EM and F1, seed=0 of the permutation test""",
+        ("baseline", "scoring", "seed"),
         only_own=True,
     ),
     Command(
@@ -229,9 +229,9 @@ INSPECT_COMMANDS = (
         """
         RUN …          two or more finished runs as a pilot, of a few questions. A sweep: all its runs. \
             Repeats count by their means
-        [key=value …]  difference=2 points to show, power=0.8 of the test, seed=0, \
-            baseline=ROW: only pairs with this run, metrics=em,f1: only these""",
-        ("difference", "power", "seed", "baseline", "metrics"),
+        [key=value …]  difference=2 points to show, power=0.8 of the test, scoring= rules of EM \
+            and F1, seed=0, baseline=ROW: only pairs with this run, metrics=em,f1: only these""",
+        ("difference", "power", "scoring", "seed", "baseline", "metrics"),
         only_own=True,
     ),
     Command(
@@ -244,8 +244,9 @@ INSPECT_COMMANDS = (
         """
         RUN …          two or more runs: each a folder, the start of its name, SWEEP/METHOD, SWEEP/NUMBER, or last \
             (the last finished run). A sweep: all its runs. Only last: the last sweep. Of repeats the means are compared
-        [key=value …]  scoring= rules of EM and F1, seed=0 of the intervals, difference=2 relevant points, alpha=0.05, \
-            correction=holm (also bh, none), baseline=ROW: only pairs with this run, metrics=em,f1: only these
+        [key=value …]  scoring= rules of EM and F1, seed=0 of the permutation test, difference=2 relevant points, \
+            alpha=0.05, correction=holm (also bh, none), baseline=ROW: only pairs with this run, metrics=em,f1: only \
+            these
         --common       compare only the questions that all runs have
         --all          show the flipped questions of every pair (default: 10, if there is one pair)
         --out FILE     also write the comparison, as FILE.md, FILE.tex or FILE.json. For a table with a row per run: \

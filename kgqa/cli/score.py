@@ -53,6 +53,8 @@ from kgqa.scoring.comparison import DIFFERENCE, POWER
 from kgqa.util.fs import replace_file
 from kgqa.util.validators import Natural
 
+# of kgqa compare that kgqa explain has too. It has one baseline
+EXPLAIN_KEYS = ("scoring", "seed")
 # flipped questions per pair, without --all
 FLIPS = 10
 
@@ -184,6 +186,7 @@ def plan(args: Namespace, terminal: Terminal) -> None:
         find_rows(args.positionals),
         difference,
         power,
+        values.get("scoring"),
         seed=seed,
         baseline=values.get("baseline"),
         metrics=read_metrics(values),
@@ -208,7 +211,7 @@ def explain(args: Namespace, terminal: Terminal) -> None:
     named = others[0] if others else values.get("baseline")
     run, baseline = find_repeats(name), find_repeats(named) if named else []
     refuse_repeated([*baseline, *run])
-    explanation = explain_run(run, baseline, seed=seed)
+    explanation = explain_run(run, baseline, values.get("scoring"), seed=seed)
     terminal.sections(explanation.heading, explanation.sections)
     terminal.line(explanation.write(run[0]))
 
@@ -245,4 +248,6 @@ def compare(args: Namespace, terminal: Terminal) -> None:
     if args.out:
         terminal.line(comparison.write(args.out))
     if explained := comparison.choose_explained():
-        terminal.suggest("explain", *explained)
+        # the rules and the seed that give the same p
+        keys = [each for each in args.overrides if parse_override(each).group in EXPLAIN_KEYS]
+        terminal.suggest("explain", *explained, *keys)

@@ -10,8 +10,14 @@ from pathlib import Path
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
 from kgqa.artifacts.trace import TracedCall, TracedQuestion, read_trace
-from kgqa.experiment.compare import collect_verdicts, count_questions, name_runs, show_folders
-from kgqa.experiment.evaluate import AnsweredQuestions, open_run
+from kgqa.experiment.compare import (
+    collect_verdicts,
+    count_questions,
+    name_runs,
+    open_rows,
+    show_folders,
+)
+from kgqa.experiment.evaluate import AnsweredQuestions
 from kgqa.report.columns import JUDGE_ACCURACY
 from kgqa.report.evaluation import MCNEMAR, difference_text, p_text, short_difference_text
 from kgqa.report.page import Tables
@@ -89,17 +95,21 @@ class Explanation(Tables):
 
 
 def explain(
-    folders: Sequence[Path], baseline: Sequence[Path] = (), *, seed: int = 0
+    folders: Sequence[Path],
+    baseline: Sequence[Path] = (),
+    profile: str | None = None,
+    *,
+    seed: int = 0,
 ) -> Explanation:
     """Explain a run, and compare each share with that of a baseline on the questions that both have.
 
     folders, baseline: of a run, or of all its repeats: their means are compared as by `compare_rows`.
 
     Raises:
-        ConfigError: the runs have no question in common.
+        ConfigError: the runs have no question in common, or different profiles.
         DataError: one is not the folder of a finished run.
     """
-    opened = [[open_run(place) for place in row] for row in (folders, baseline) if row]
+    opened = open_rows([row for row in (folders, baseline) if row], profile)
     named = name_runs(opened, common=True)
     runs = dict(zip(("the run", "the baseline"), named.values(), strict=False))
     judged, notes = collect_verdicts(runs)

@@ -30,9 +30,10 @@ from kgqa.experiment.compare import (
     label_runs,
     name_by_differences,
     name_runs,
+    open_rows,
     require_pairs,
 )
-from kgqa.experiment.evaluate import AnsweredQuestions, open_run
+from kgqa.experiment.evaluate import AnsweredQuestions
 from kgqa.experiment.selection import GIVEN, QuestionSelection
 from kgqa.report.evaluation import MCNEMAR, describe_level, points_text
 from kgqa.report.page import Tables
@@ -81,6 +82,7 @@ def plan_comparison(
     rows: Sequence[Sequence[Path]],
     points: float,
     power: float,
+    profile: str | None = None,
     *,
     seed: int = 0,
     baseline: str | None = None,
@@ -91,11 +93,11 @@ def plan_comparison(
     rows, baseline, metrics: as for `compare_answers`.
 
     Raises:
-        ConfigError: the runs have no question in common, or there is no such baseline or metric.
+        ConfigError: the runs have no question in common or different profiles, or there is no such baseline or metric.
         DataError: one is not the folder of a finished run.
     """
     check_metrics(metrics)
-    opened = [[open_run(folder) for folder in folders] for folders in rows]
+    opened = open_rows(rows, profile)
     runs = name_runs(opened, common=True)
     costs = {
         name: [Metrics.read(Path(run.name)) for run in repeats] for name, repeats in runs.items()

@@ -480,6 +480,23 @@ def test_compare_of_two_datasets_suggests_no_profile(kgqa: Kgqa) -> None:
     refused(kgqa("compare", "musique", "hotpotqa"), "no question in common")
 
 
+@pytest.mark.parametrize("command", ["compare", "explain", "plan"])
+def test_runs_with_other_rules_need_scoring(kgqa: Kgqa, command: str) -> None:
+    for name, profile in (("golden", "musique"), ("no_context", "hotpotqa")):
+        words = (f"method={name}", "limit=2", f"scoring={profile}", f"output_dir={name}")
+        assert kgqa("run", *words, *QUICK).code == 0
+    refused(kgqa(command, *METHODS), "scored by hotpotqa and musique. Choose one with scoring=")
+    assert kgqa(command, *METHODS, "scoring=2wiki").code == 0
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_suggested_explanation_has_the_rules(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    out = kgqa("compare", *METHODS, "scoring=2wiki", "seed=3", "alpha=0.01").out
+    assert re.search(r"next: kgqa explain golden no_context scoring=2wiki seed=3", out)
+    assert "profile 2wiki" in kgqa("explain", *METHODS, "scoring=2wiki").out
+
+
 def test_explain_needs_common_questions(kgqa: Kgqa) -> None:
     assert kgqa("run", "method=golden", "ids=[2hop__demo_01]", "output_dir=a", *QUICK).code == 0
     assert kgqa("run", "method=golden", "ids=[2hop__demo_02]", "output_dir=b", *QUICK).code == 0
