@@ -261,7 +261,7 @@ def plan(
     names = _names(runs)
     _warn_of_cells(find_places(names))
     return plan_comparison(
-        find_rows(names),
+        [*find_rows(names).values()],
         points,
         probability,
         profile,

@@ -399,17 +399,19 @@ def warn_of_changing(run: Path, ids: Sequence[str]) -> list[str]:
     return warnings
 
 
-def find_rows(texts: Sequence[str]) -> list[list[Path]]:
-    """Return the runs to compare, each with its repeats: those of `find_run` and `find_row`. A sweep means its rows."""
-    rows, places = list[list[Path]](), iter(find_places(texts))
+def find_rows(texts: Sequence[str]) -> dict[str, list[Path]]:
+    """Return the runs to compare, each with its repeats: those of `find_run` and `find_row`. A sweep means its rows.
+
+    The keys are texts with which `find_repeats` finds the same runs.
+    """
+    rows, places = list[tuple[str, list[Path]]](), iter(find_places(texts))
     for text in texts:
         if row := find_row(text):
-            rows.append(row)
+            rows.append((text, row))
         elif ((folder := next(places)) / SWEEP).is_file():
-            cells = _list_rows(Sweep.read(folder))
-            rows += ([cell.run for cell in row if cell.run] for row in cells)
+            rows += _name_rows(Sweep.read(folder))
         else:
-            rows.append([folder])
+            rows.append((f"{folder}", [folder]))
     if len(rows) < 2:
         sweeps = [Sweep.read(place) for place in find_places(texts) if (place / SWEEP).is_file()]
         commands = [shlex.join(sweep.command) for sweep in sweeps if not sweep.is_complete]
@@ -419,8 +421,19 @@ def find_rows(texts: Sequence[str]) -> list[list[Path]]:
             else "Name two or more runs, or a sweep (list: kgqa runs)"
         )
         raise ConfigError(f"{' '.join(texts)}: {pluralize(len(rows), 'finished run')}. {remedy}")
-    refuse_repeated([folder for row in rows for folder in row])
-    return rows
+    refuse_repeated([folder for _, row in rows for folder in row])
+    return dict(rows)
+
+
+def _name_rows(sweep: Sweep) -> list[tuple[str, list[Path]]]:
+    """Return the runs of each row, with the folder of a single run, otherwise with SWEEP/METHOD or SWEEP/NUMBER."""
+    rows = [(cells[0], [each.run for each in cells if each.run]) for cells in _list_rows(sweep)]
+    methods = [read_method(first) for _, (first, *_) in rows]
+    named = []
+    for (cell, runs), method in zip(rows, methods, strict=True):
+        name = method if method and methods.count(method) == 1 else f"{cell.number}"
+        named.append((f"{sweep.path / name}" if len(runs) > 1 else f"{runs[0]}", runs))
+    return named
 
 
 def find_repeats(text: str) -> list[Path]:

@@ -183,7 +183,7 @@ def plan(args: Namespace, terminal: Terminal) -> None:
     places = find_places(args.positionals)
     terminal.warn([*warn_of_missing(find_missing(places)), *warn_of_changed(places)])
     planned = plan_comparison(
-        find_rows(args.positionals),
+        [*find_rows(args.positionals).values()],
         difference,
         power,
         values.get("scoring"),

@@ -61,9 +61,10 @@ Runs = Mapping[str, Sequence[AnsweredQuestions]]
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Tables):
-    """`runs`: the folders of each run and its repeats by letter."""
+    """`runs`: the folders of each run and its repeats by letter. arguments: what names them in a command."""
 
     runs: Mapping[str, Sequence[str]]
+    arguments: Mapping[str, str]
     differences: Sequence[Difference]
     profile: str
     correction: str = HOLM
@@ -110,10 +111,10 @@ class Comparison(Tables):
         return rows
 
     def choose_explained(self) -> tuple[str, ...]:
-        """Return the folders of the best run and of the baseline, or of the second best: kgqa explain shows why.
+        """Return the arguments of kgqa explain: the best run and the baseline, or the second best.
 
-        The best one is by the first score, without upper bounds if there are other runs. Of repeats it is the first
-        one. Empty: no score has a difference.
+        The best one is by the first score, without upper bounds if there are other runs. Empty: no score has a
+        difference.
         """
         first = [each for each in self.differences if each.metric == self.differences[0].metric]
         pairs = [each for each in first if not each.upper_bound] or first
@@ -124,7 +125,7 @@ class Comparison(Tables):
         ranked = sorted(means, key=lambda letter: sign * means[letter])
         others = [letter for letter in ranked if letter != self.baseline]
         chosen = [others[0], self.baseline or others[1]] if others else []
-        return tuple(self.runs[letter][0] for letter in chosen)
+        return tuple(self.arguments[letter] for letter in chosen)
 
     def write(self, file: Path) -> Path:
         """Write the comparison as Markdown, LaTeX or JSON, by the file's suffix. Raises ConfigError for another one."""
@@ -170,7 +171,7 @@ def check_suffix(file: Path) -> None:
 
 
 def compare_answers(
-    rows: Sequence[Sequence[Path]],
+    rows: Mapping[str, Sequence[Path]],
     profile: str | None = None,
     *,
     seed: int = 0,
@@ -186,7 +187,8 @@ def compare_answers(
     """Compare every pair of runs in the tested metrics and, if one judge judged all of them, its verdicts.
 
     Args:
-        rows: the folders of each run, and of its repeats: their means are compared, see `compare_rows`.
+        rows: the folders of each run, and of its repeats, by what names them in a command, see `find_rows`. The means
+            of repeats are compared, see `compare_rows`.
         difference: the points for equality, and for which the number of questions is estimated.
         alpha: a difference with a lower corrected p-value is significant.
         correction: holm, bh (Benjamini and Hochberg) or none.
@@ -201,7 +203,7 @@ def compare_answers(
         DataError: one is not the folder of a finished run.
     """
     check_metrics(metrics)
-    opened = open_rows(rows, profile)
+    opened = open_rows([*rows.values()], profile)
     runs = name_runs(opened, common=in_all)
     scores, notes = collect_shares(runs, metrics)
     tested = choose_metrics(scores, metrics)
@@ -259,11 +261,13 @@ def compare_answers(
         ),
     ]
     names = {letter: [run.name for run in repeats] for letter, repeats in runs.items()}
+    arguments = dict(zip(runs, rows, strict=True))
     heading = "\n".join([title, *lines, *notes])
     return Comparison(
         heading,
         sections,
         names,
+        arguments,
         differences,
         scored_by,
         correction,

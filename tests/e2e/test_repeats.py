@@ -127,6 +127,27 @@ def test_repeat_of_an_explained_row_is_refused(place: Path) -> None:
     refused(run_in(place, "explain", "rep/golden", cells[1]["run"]), "the same run twice")
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["rep"], ("outputs/sweeps/rep/golden", "outputs/sweeps/rep/ircot")),
+        (["rep/0", "rep/ircot"], ("rep/0", "rep/ircot")),
+    ],
+    ids=["sweep", "rows"],
+)
+def test_explained_runs_are_the_compared_repeats(
+    place: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], expected: tuple[str, str]
+) -> None:
+    monkeypatch.chdir(place)
+    compared = api.compare(*names, metrics=["em"])
+    explained = compared.choose_explained()
+    assert explained == expected
+    heading, baseline = api.explain(*explained).heading.splitlines()[:2]
+    folders = [compared.rows[0][side] for side in ("first", "second")]
+    assert heading.startswith(f"{folders[0]} and 2 repeats: ")
+    assert baseline.startswith(f"baseline: {folders[1]} and 2 repeats, ")
+
+
 def test_a_single_repeat_is_a_run(place: Path) -> None:
     cells = json.loads((place / "outputs/sweeps/rep/sweep.json").read_text())["cells"]
     ran = run_in(place, "compare", cells[0]["run"], cells[3]["run"])
@@ -216,6 +237,8 @@ def test_method_with_several_rows_is_ambiguous(kgqa: Kgqa) -> None:
     ran = kgqa("compare", "mine/0", "mine/2")
     assert "A  retrieve_read · passages 1  " in ran.out
     assert "B  retrieve_read · passages 2  " in ran.out
+    explained = api.compare("mine").choose_explained()
+    assert sorted(explained) == ["outputs/sweeps/mine/0", "outputs/sweeps/mine/2"]
 
 
 def test_python_compares_repeats(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -486,7 +486,7 @@ def test_a_metric_that_is_registered_is_everywhere(
     assert "word share & " in (runs[0].folder / "report.tex").read_text("utf-8")
     scores = [float(line["words"]) for line in csv_rows(runs[0].folder / "report.csv")]
     assert sum(scores) / 3 == pytest.approx(mean)
-    compared = compare_answers([[each.folder] for each in runs], flips=0)
+    compared = compare_answers({f"{each.folder}": [each.folder] for each in runs}, flips=0)
     assert {"EM", "F1", "word share"} <= {row[0] for row in compared.sections[0].rows}
     assert "word share" in columns_of(read_rows(Path("outputs")))
     check_metric("tune.metric", "words")
