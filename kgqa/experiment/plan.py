@@ -61,6 +61,8 @@ TOO_DIFFERENT = (
 FEWER_TESTS = "Fewer tests need fewer questions: set metrics=f1 here and in kgqa compare"
 OF_PAIRS = ", or baseline=ROW with the letter or the name of a run"
 OF_REPEATS = "the test of repeats"
+# questions of a dataset of which a pilot that is large enough would be half or more
+SMALL_DATASET = 2 * ENOUGH
 # in place of points
 NO_DIFFERENCE = "none"
 # keys of a pilot that choose its questions or its folder
@@ -128,7 +130,7 @@ def plan_comparison(
     ]
     most = max(MOST if cautious is None else cautious for _, cautious in plans)
     # one more, so that the dataset is not taken for one of this size
-    available = _count_questions(runs["A"][0], max(most, ENOUGH) + 1)
+    available = _count_questions(runs["A"][0], max(most, SMALL_DATASET) + 1)
     # the questions that the dataset has, if they are fewer than planned
     all_of_it = available if available is not None and available < most else None
     planned: list[tuple[Value, ...]] = []
@@ -220,8 +222,10 @@ def plan_comparison(
     heading = "\n".join([*describe_runs(runs, names), *count_failed(runs), *notes])
     section = Section("Plan", header, planned, texts, optional=len(of_pilot))
     # a small pilot comes first
-    wanted = max(cautious or 0 for _, cautious in plans) if pilot_questions >= ENOUGH else ENOUGH
-    wanted = wanted if available is None else min(wanted, available)
+    wanted = _choose_pilot(available)
+    if pilot_questions >= ENOUGH:
+        wanted = max(cautious or 0 for _, cautious in plans)
+        wanted = wanted if available is None else min(wanted, available)
     manifests = [[Manifest.read(Path(run.name)) for run in repeats] for repeats in runs.values()]
     command = _repeat_on(manifests, wanted) if wanted > pilot_questions else ""
     return ComparisonPlan(heading, [section], command)
@@ -306,9 +310,15 @@ def _warn_of_size(questions: int, available: int | None) -> list[str]:
     warning = f"**Warning**: the pilot has {count}, so that these numbers are very uncertain."
     if available is not None and available <= questions:
         return [f"{warning} The dataset has no others."]
-    more = ENOUGH if available is None else min(available, ENOUGH)
-    number = f"all {more} of the dataset" if more == available else f"{more} or more"
-    return [f"{warning} Run the methods on {number}: limit={more}."]
+    pilot = _choose_pilot(available)
+    if pilot == available:
+        return [f"{warning} Run the methods on all {pilot} of the dataset: limit={pilot}."]
+    return [f"{warning} Run the methods on {pilot} or more, then plan again: limit={pilot}."]
+
+
+def _choose_pilot(available: int | None) -> int:
+    """Return how many questions a pilot needs. Of a small dataset these are all: few would be saved."""
+    return ENOUGH if available is None or available > SMALL_DATASET else available
 
 
 def _repeat_on(runs: Sequence[Sequence[Manifest]], questions: int) -> str:

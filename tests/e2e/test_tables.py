@@ -579,15 +579,25 @@ def test_plan_needs_no_more_than_the_dataset_has(kgqa: Kgqa, limit: int, advice:
     assert "the cautious number, at most 36," in planned
 
 
-def test_small_plan_is_not_all_of_a_larger_dataset(kgqa: Kgqa) -> None:
+@pytest.mark.parametrize(
+    ("copies", "advice"),
+    [
+        (2, "on all 72 of the dataset: limit=72."),
+        (3, "on 40 or more, then plan again: limit=40."),
+    ],
+    ids=["72", "108"],
+)
+def test_pilot_suits_the_size_of_the_dataset(kgqa: Kgqa, copies: int, advice: str) -> None:
     demo = resources.files("kgqa.datasets").joinpath("demo.jsonl").read_text(encoding="utf-8")
-    # the same questions with other ids: 72
-    more = demo.replace('"id": "', '"id": "more_')
-    Path("own.jsonl").write_text(demo + more, encoding="utf-8")
+    # the same questions with other ids
+    files = [demo.replace('"id": "', f'"id": "{number}_') for number in range(copies)]
+    Path("own.jsonl").write_text("".join(files), encoding="utf-8")
     ran = ("dataset=demo", "dataset.path=own.jsonl", "limit=10", *QUICK)
     sweep = kgqa("run", "-m", "method=golden,no_context", *ran).folder
     planned = kgqa("plan", str(sweep), "difference=60", "metrics=f1").out
-    assert "Run the methods on 40 or more: limit=40." in planned
+    assert f"Run the methods {advice}" in planned
+    (command,) = re.findall(r"next: kgqa (.*)", planned)
+    assert command.endswith(re.findall(r"limit=\d+", advice)[0])
 
 
 NO_SPREAD, NO_PRICE = "–: no question of the pilot differs.", "USD: – if a model has no price."
@@ -661,7 +671,7 @@ def test_plan_needs_no_data(kgqa: Kgqa) -> None:
     sweep = kgqa("run", "-m", "method=golden,no_context", *ran).folder
     Path("own.jsonl").unlink()
     planned = kgqa("plan", str(sweep)).out
-    assert "Run the methods on 40 or more: limit=40." in planned
+    assert "Run the methods on 40 or more, then plan again: limit=40." in planned
     assert "\nnext: kgqa run -m method=golden,no_context" in planned
     assert "all 36 show" not in planned
 
