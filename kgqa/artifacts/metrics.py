@@ -100,13 +100,14 @@ class ScoreSummary(Artifact):
     profiles: Mapping[str, Means]  # em, f1, containment
 
     @property
+    def answered_questions(self) -> int:
+        """Return the number of questions without the failed ones, by which costs are divided."""
+        return self.questions - self.failed
+
+    @property
     def answered_text(self) -> str:
         """Return "answered 191 of 200", or "" if no question failed."""
-        return (
-            f"answered {self.questions - self.failed:,} of {self.questions:,}"
-            if self.failed
-            else ""
-        )
+        return f"answered {self.answered_questions:,} of {self.questions:,}" if self.failed else ""
 
     @property
     def profile_text(self) -> str:

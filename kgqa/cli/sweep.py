@@ -120,7 +120,7 @@ def _legends(tables: Sequence[Section], names: Collection[str]) -> Iterator[str]
     if texts:
         yield SEPARATOR.join(texts)
     costs = ", ".join(name for name in COSTS_SHOWN if name in names)
-    texts = ["[low, high]: 95 % interval", *([f"{costs}: per question"] if costs else [])]
+    texts = ["[low, high]: 95 % interval", *([f"{costs}: per answered question"] if costs else [])]
     yield SEPARATOR.join([*texts, "all columns, differences, p: report.html"])
 
 

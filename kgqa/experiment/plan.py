@@ -353,7 +353,11 @@ def _costs(pair: Sequence[Metrics], questions: int | None) -> tuple[Value, ...]:
     """Return tokens, model time and dollars of all runs on a number of questions, nothing if no number is enough."""
     if questions is None:
         return None, None, None
-    each = [(metrics.cost.method, questions / metrics.questions) for metrics in pair]
+    # without any answer, the calls of all questions are the best guess
+    each = [
+        (metrics.cost.method, questions / (metrics.answered_questions or metrics.questions))
+        for metrics in pair
+    ]
     dollars = [cost.usd * factor if cost.usd is not None else None for cost, factor in each]
     prices = [usd for usd in dollars if usd is not None]
     return (

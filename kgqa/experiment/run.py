@@ -505,7 +505,7 @@ def measure(
     return extend(
         Metrics,
         summary,
-        cost=ledger.costs(len(scored)).replace(
+        cost=ledger.costs(summary.answered_questions).replace(
             extraction=extraction.method, extraction_paid=extraction.paid
         ),
         throughput=answers.throughput,

@@ -152,12 +152,24 @@ def list_missing(cells: Iterable[Cell]) -> str:
     return f"Without results and omitted: {named}."
 
 
-def describe_extraction(rows: Iterable[tuple[str, Metrics]]) -> list[str]:
-    """Return what the costs of rows leave out: the calls that extracted triples before the questions.
+def describe_costs(rows: Iterable[tuple[str, Metrics]]) -> list[str]:
+    """Return notes on the costs of rows: that they are per answered question, and what they leave out.
 
-    rows: the name and the metrics of each run of a table. Runs share these calls, so that no row has them alone.
+    They leave out the calls that extracted triples before the questions, because runs share these.
+    rows: the name and the metrics of each run of a table.
     """
-    return join_names((name, text) for name, metrics in rows if (text := note_extraction(metrics)))
+    return join_names(
+        (name, text)
+        for name, metrics in rows
+        for text in (note_failed(metrics), note_extraction(metrics))
+        if text
+    )
+
+
+def note_failed(metrics: Metrics) -> str:
+    """Return a note on the costs of a run with failed questions, or "". It is the same for all such runs."""
+    text = "costs are per answered question, and contain the calls of failed ones."
+    return text if metrics.failed else ""
 
 
 def note_extraction(metrics: Metrics) -> str:
@@ -290,7 +302,9 @@ def _score(name: str, metrics: Metrics) -> Measured | None:
 def _per_question(
     metrics: Metrics, total: float | None, digits: int | None = None
 ) -> Measured | None:
-    return None if total is None else Measured(total / metrics.questions, digits=digits)
+    """Return a cost per answered question, with the calls of failed ones. A run that fails must not look cheaper."""
+    answered = metrics.answered_questions
+    return None if total is None or not answered else Measured(total / answered, digits=digits)
 
 
 _CALLS = Column(

@@ -24,7 +24,7 @@ from kgqa.report.columns import (
     MIXED_JUDGES,
     Measured,
     can_change_files,
-    describe_extraction,
+    describe_costs,
     group_judges,
     list_judges,
     list_missing,
@@ -427,8 +427,8 @@ class PaperTable:
                 f"p < {self.alpha:g} after {correction} over {families})."
             )
         if any(metric in COSTS for metric in self.metrics):
-            parts.append("Costs are per question, as if no reply had been cached.")
-            parts += describe_extraction((name, run.metrics) for name, run in self._name_runs())
+            parts.append("Costs are per answered question, as if no reply had been cached.")
+            parts += describe_costs((name, run.metrics) for name, run in self._name_runs())
         return " ".join([*parts, *self.warnings])
 
     @property

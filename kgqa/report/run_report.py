@@ -448,7 +448,7 @@ def headlines(metrics: Metrics) -> list[Headline]:
         if score.mean is not None
     ]
     cost, of = metrics.cost.method, f"of {metrics.questions:,}"
-    lines.append(Headline("answered", f"{metrics.questions - metrics.failed:,}", of))
+    lines.append(Headline("answered", f"{metrics.answered_questions:,}", of))
     lines.append(
         Headline(
             "failed", f"{metrics.failed:,}", of if metrics.failed else "", bool(metrics.failed)
@@ -477,15 +477,18 @@ def headlines(metrics: Metrics) -> list[Headline]:
     return lines
 
 
-def cost_rows(cost: Costs | None) -> Rows:
-    """Yield the calls, tokens, seconds and price, if there were calls."""
+def cost_rows(cost: Costs | None, *, has_failed: bool = False) -> Rows:
+    """Yield the calls, tokens, seconds and price, if there were calls. has_failed: some questions have no answer."""
     if cost is None or not cost.method.calls:
         return
     method, new = cost.method, cost.paid
     failed = f", {method.failed:,} failed" if method.failed else ""
+    # without an answer there is no cost of one
+    per = f"{method.calls_per_question} per {'answered ' * has_failed}question, "
+    each = "" if method.calls_per_question is None else per
     yield (
         "model calls",
-        f"{method.calls:,} ({method.calls_per_question} per question, {cost.new_replies:,} new{failed})",
+        f"{method.calls:,} ({each}{cost.new_replies:,} new{failed})",
     )
     reasoning = f", {method.reasoning_tokens:,} for reasoning" if method.reasoning_tokens else ""
     yield (
@@ -540,7 +543,7 @@ def _with_counts(score: Estimate, answered: Estimate) -> str:
 
 
 def _cost_and_time_rows(metrics: Metrics) -> Rows:
-    yield from cost_rows(metrics.cost)
+    yield from cost_rows(metrics.cost, has_failed=bool(metrics.failed))
     if (each := metrics.question_seconds) is not None:
         yield (
             "latency per question",

@@ -21,7 +21,7 @@ from kgqa.report.columns import (
     Column,
     Measured,
     columns,
-    describe_extraction,
+    describe_costs,
     dollars,
     group_judges,
     group_texts,
@@ -164,7 +164,7 @@ class SweepReport:
         notes += [FEWER_NOTE] if any(score and score.fewer for score in scores) else []
         if len(judges) > 1:
             notes.append(f"{MIXED_JUDGES}: {list_judges(judges, 'cell ')}.")
-        notes += describe_extraction(_name_runs(group, axes))
+        notes += describe_costs(_name_runs(group, axes))
         full_title = SEPARATOR.join([*_list_common(group), title])
         return Section(full_title, header, rows, notes, plots=_plots(group, axes))
 
@@ -558,7 +558,7 @@ def _frontier(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Sec
         for n in find_frontier(points)
     ]
     text = "No other row has a higher score for the same cost or less. The intervals say whether the order is certain."
-    notes = (text, *describe_extraction(_name_runs(group, axes)))
+    notes = (text, *describe_costs(_name_runs(group, axes)))
     return Section(f"Cost–accuracy frontier: {title}", header, rows, notes)
 
 

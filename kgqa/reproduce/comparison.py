@@ -15,7 +15,7 @@ from kgqa.artifacts.metrics import Cost, Metrics
 from kgqa.artifacts.run import MADE_UP, SCRIPTED
 from kgqa.artifacts.sweep import Cell
 from kgqa.config.overrides import override_values
-from kgqa.report.columns import describe_extraction, join_names
+from kgqa.report.columns import describe_costs, join_names
 from kgqa.report.reproduction import CellLine, Line, Order, Reproduction
 from kgqa.report.warnings import name_doubts
 from kgqa.reproduce.cells import NEEDING, PlannedCell
@@ -71,7 +71,7 @@ def compare_cells(
         second_hand=table.second_hand,
         corrected=list(_correct(own)),
         warnings=[*_warn_of_simulation(own), *name_doubts(_name_metrics(own))],
-        cost_notes=describe_extraction(_name_metrics(own)),
+        cost_notes=describe_costs(_name_metrics(own)),
     )
 
 

@@ -262,6 +262,10 @@ def test_failed_calls_are_not_shown_as_cached() -> None:
     assert stage.summary().endswith("5 calls, 3 failed, 20 % cached")
     costs = stage.ledger.costs(5)
     assert dict(cost_rows(costs))["model calls"] == "5 (1.0 per question, 1 new, 3 failed)"
+    rows = dict(cost_rows(stage.ledger.costs(2), has_failed=True))
+    assert rows["model calls"] == "5 (2.5 per answered question, 1 new, 3 failed)"
+    rows = dict(cost_rows(stage.ledger.costs(0), has_failed=True))
+    assert rows["model calls"] == "5 (1 new, 3 failed)"
 
 
 def test_wait_is_shown_with_what_moves(monkeypatch: pytest.MonkeyPatch) -> None:

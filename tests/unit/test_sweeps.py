@@ -26,6 +26,7 @@ from kgqa.report.columns import (
     Measured,
     choose_keys,
     columns,
+    describe_costs,
     explain_names,
     find_differing,
     name_by_settings,
@@ -317,6 +318,32 @@ def test_repeats_add_up_their_counts(
     column = next(column for column in columns() if column.label == label)
     measured = SweepRow(cast(Any, repeats)).measure(column)
     assert (measured and str(measured)) == expected
+
+
+@pytest.mark.parametrize(
+    ("failed", "calls", "has_note"),
+    [(0, "3.3", False), (4, "10.0", True), (6, None, True)],
+    ids=["none", "some", "all"],
+)
+def test_costs_are_per_answered_question(failed: int, calls: str | None, has_note: bool) -> None:
+    metrics = fake_metrics_of_costs(failed)
+    column = next(column for column in columns() if column.label == "calls / question")
+    measured = column.measure(metrics)
+    assert (measured and str(measured)) == calls
+    assert bool(describe_costs([("a", metrics)])) == has_note
+
+
+def test_costs_of_all_rows_have_one_note() -> None:
+    rows = [(name, fake_metrics_of_costs(failed)) for name, failed in [("a", 1), ("b", 2)]]
+    note = "a, b: costs are per answered question, and contain the calls of failed ones."
+    assert describe_costs([*rows, ("c", fake_metrics_of_costs(0))]) == [note]
+
+
+def fake_metrics_of_costs(failed: int) -> Metrics:
+    metrics = Metrics.read(RUN)
+    method = metrics.cost.method.replace(calls=20)
+    cost = metrics.cost.replace(method=method, extraction=None)
+    return metrics.replace(questions=6, failed=failed, cost=cost)
 
 
 def test_frontier_takes_no_score_that_is_best_if_low() -> None:

@@ -41,6 +41,7 @@ from kgqa.report.columns import (
     join_names,
     name_by_settings,
     note_extraction,
+    note_failed,
 )
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.report.section import FILES
@@ -91,7 +92,7 @@ class Row:
     title: the name next to the other rows, see `name_rows`.
     problems: why the other cells of a sweep have no run, or the warnings about the scores of a run.
     judge_warnings: about the judge, which many runs share.
-    cost_note: which calls the costs of a run leave out, "" if none.
+    cost_notes: that costs are per answered question if some failed, and which calls they leave out.
     command: continues a run or sweep that was stopped, "" if unknown.
     """
 
@@ -119,7 +120,7 @@ class Row:
     title: str = ""
     problems: tuple[str, ...] = ()
     judge_warnings: tuple[str, ...] = ()
-    cost_note: str = ""
+    cost_notes: tuple[str, ...] = ()
     trouble: str = ""
     command: str = ""
     is_simulated: bool = False
@@ -304,7 +305,7 @@ def _read_run(entry: RunEntry, _: Sequence[float]) -> Row:
         settings=settings,
         problems=tuple(find_wrong_scores(metrics)),
         judge_warnings=tuple(metrics.judge.warnings if metrics.judge else ()),
-        cost_note=note_extraction(metrics),
+        cost_notes=tuple(filter(None, (note_failed(metrics), note_extraction(metrics)))),
     )
 
 
@@ -327,6 +328,7 @@ def _read_mean(key: str, runs: Sequence[Row]) -> Row:
         runs=tuple(run.key for run in runs),
         repeats=tuple(run.folder for run in runs),
         problems=tuple(dict.fromkeys(problem for run in runs for problem in run.problems)),
+        cost_notes=tuple(dict.fromkeys(note for run in runs for note in run.cost_notes)),
         judge_warnings=tuple(dict.fromkeys(text for run in runs for text in run.judge_warnings)),
         trouble=next(filter(None, (run.trouble for run in runs)), ""),
     )
@@ -608,7 +610,7 @@ def count_rows(rows: Iterable[Row]) -> str:
 
 def explain_rows(rows: Sequence[Row]) -> list[str]:
     """Return the meaning of words in titles, then what the costs in the table leave out, after the titles."""
-    costs = join_names((row.title, row.cost_note) for row in rows if row.cost_note)
+    costs = join_names((row.title, note) for row in rows for note in row.cost_notes)
     return [*explain_means(rows), *explain_names(row.title for row in rows), *costs]
 
 
