@@ -17,7 +17,7 @@ from kgqa.config.prompt_runs import list_prompt_runs
 from kgqa.config.scaffolding import copy_prompt, shipped_templates, write_scaffold
 from kgqa.errors import ConfigError
 from kgqa.experiment.replay import replay
-from kgqa.scoring.questions import BUILT_IN
+from kgqa.scoring.questions import BUILT_IN, RESERVED
 from kgqa.system.doctor import Diagnosis, examine
 from kgqa.system.models import list_local_models
 from kgqa.util.optional_deps import is_available
@@ -154,7 +154,7 @@ def prune_cache(args: Namespace, terminal: Terminal) -> None:
 def new(args: Namespace, terminal: Terminal) -> None:
     """Write the first files of your own component."""
     group, (name, *source) = args.command.name.split()[1], args.positionals
-    if group == "metric" and name in BUILT_IN:
+    if group == "metric" and name in (*BUILT_IN, *RESERVED):
         raise ConfigError(f"{name}: kgqa has a metric of this name. Choose another name.")
     files = write_scaffold(group, name, *source)
     terminal.lines(files)

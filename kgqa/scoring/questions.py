@@ -244,6 +244,8 @@ _LIST = (
     ),
 )
 BUILT_IN = {metric.name: metric for metric in _LIST}
+# other names that metrics= and the rows of questions use. Those of costs are in `report.columns`
+RESERVED = ("judge", "corrected", "calls", "tokens", "seconds", "usd")
 # of the columns of `kgqa.report.columns` that are no metrics
 _LABELS_OF_JUDGES = ("judge accuracy", "judge accuracy, corrected")
 
@@ -266,7 +268,7 @@ class _Registry(Mapping[str, Metric]):
 
     def _metrics(self) -> Mapping[str, Metric]:
         own = list_own_metrics()
-        if clashes := own.keys() & BUILT_IN.keys():
+        if clashes := own.keys() & {*BUILT_IN, *RESERVED}:
             file = own[min(clashes)].file
             raise ConfigError(f"{file}: kgqa has a metric of this name. Rename the file")
         _check_labels(own.values())

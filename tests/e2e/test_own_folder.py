@@ -566,13 +566,15 @@ def test_wrong_metric_names_its_line(kgqa: Run, tmp_path: Path, code: str, messa
     ("name", "text", "message"),
     [
         ("em", "_target_: mine.mine", "em.yaml: kgqa has a metric of this name. Rename the file"),
+        ("judge", "_target_: mine.mine", "judge.yaml: kgqa has a metric of this name. Rename"),
+        ("tokens", "_target_: mine.mine", "tokens.yaml: kgqa has a metric of this name. Rename"),
         ("mine", "_target_: mine", "mine.yaml: _target_=mine: write MODULE.FUNCTION"),
         ("mine", "_target_: json.loads", "no module 'json' in"),
         ("mine", "target: mine.mine", "target: unknown key. Did you mean _target_?"),
         ("mine", "label: mine", "mine.yaml: must have the line _target_"),
         ("mine", "a: [", "conf/metric/mine.yaml:2: did not find expected node content"),
     ],
-    ids=["taken", "no-module", "other-module", "unknown-key", "no-target", "yaml"],
+    ids=["taken", "judge", "cost", "no-module", "other-module", "unknown-key", "no-target", "yaml"],
 )
 def test_wrong_file_of_a_metric_is_named(
     kgqa: Run, tmp_path: Path, name: str, text: str, message: str

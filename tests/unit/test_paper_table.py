@@ -17,10 +17,11 @@ from kgqa.artifacts.metrics import UNDEFINED, Estimate, Metrics
 from kgqa.artifacts.run import MADE_UP
 from kgqa.config.files import config_files
 from kgqa.errors import ConfigError
-from kgqa.report.columns import group_judges
+from kgqa.report.columns import COSTS, group_judges
 from kgqa.report.names import METHODS, RETRIEVERS, title_model
 from kgqa.report.paper import Entry, PaperTable, name_entries
 from kgqa.report.shares import RunShares
+from kgqa.scoring.questions import RESERVED
 
 RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
 
@@ -67,6 +68,10 @@ def entry(method: str, *em: float, dataset: str = "hotpotqa", **settings: str) -
 def column(table: PaperTable) -> list[tuple[str, str]]:
     """Return text and mark of the first column."""
     return [(str(cells[0]), cells[0].mark) for cells in table.cells.values()]
+
+
+def test_names_of_costs_are_reserved() -> None:
+    assert COSTS.keys() <= {*RESERVED}
 
 
 def test_best_and_second_are_marked_but_no_zero() -> None:
