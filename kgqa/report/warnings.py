@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from inspect import getfile, unwrap
 from pathlib import Path
 
 from kgqa.artifacts.manifest import Manifest
@@ -13,6 +14,7 @@ from kgqa.artifacts.sweep import Sweep
 from kgqa.errors import DataError
 from kgqa.report.columns import join_names
 from kgqa.scoring.own_metrics import OwnMetric, list_own_metrics
+from kgqa.util.fs import sha256
 from kgqa.util.redaction import function_line
 
 # share of passages or answers that can lack something without a warning
@@ -83,7 +85,10 @@ def find_undefined_metrics(
 
 
 def warn_of_new_metrics(places: Iterable[Path]) -> Iterator[str]:
-    """Yield a line for each finished run or sweep that was scored before the user added metrics, with its command."""
+    """Yield a line for each finished run or sweep that was scored before the user added or changed metrics.
+
+    It has the command that scores again.
+    """
     own = list_own_metrics()
     for place in places if own else ():
         try:
@@ -91,6 +96,7 @@ def warn_of_new_metrics(places: Iterable[Path]) -> Iterator[str]:
             command = sweep.command if sweep else Manifest.read(place).command
             runs = [cell.run for cell in sweep.cells if cell.is_finished] if sweep else [place]
             scores = [Metrics.read(run).scores for run in runs if run]
+            manifests = [Manifest.read(run) for run in runs if run]
         except DataError:
             # another message names the damaged file
             continue
@@ -99,6 +105,23 @@ def warn_of_new_metrics(places: Iterable[Path]) -> Iterator[str]:
                 f"{place} was scored without {', '.join(names)}, which its reports lack. "
                 f"Score its answers again without new calls: {shlex.join(command)}"
             )
+        elif names := [
+            name for name in own if any(_is_changed(own[name], each) for each in manifests)
+        ]:
+            yield (
+                f"{place} was scored before you changed {', '.join(names)}, and its reports have the earlier scores. "
+                f"Score its answers again without new calls: {shlex.join(command)}"
+            )
+
+
+def _is_changed(metric: OwnMetric, manifest: Manifest) -> bool:
+    """Return whether the file or the module of a metric has changed since a run was scored with it."""
+    scored = manifest.own.files if manifest.own else {}
+    hashes = {Path(name).absolute(): digest for name, digest in scored.items()}
+    files = (metric.file, Path(getfile(unwrap(metric.function))))
+    return any(
+        file in hashes and hashes[file] != sha256(file) for file in map(Path.absolute, files)
+    )
 
 
 def find_worthless_answers(metrics: ScoreSummary) -> Iterator[str]:

@@ -587,6 +587,19 @@ def test_wrong_file_of_a_metric_is_named(
     assert message in kgqa("run method=golden dataset=demo engine=scripted limit=3")
 
 
+def test_changed_metric_is_named_by_reports(kgqa: Run, tmp_path: Path) -> None:
+    kgqa("new metric mine")
+    run = "run method=golden dataset=demo engine=scripted limit=3 output_dir=run"
+    kgqa(run)
+    warning = "run was scored before you changed mine, and its reports have the earlier scores."
+    assert warning not in kgqa("report run --format md")
+    module = tmp_path / "mine.py"
+    module.write_text(module.read_text("utf-8") + "\n# changed\n", encoding="utf-8")
+    assert warning in kgqa("report run --format md")
+    kgqa(run)
+    assert warning not in kgqa("report run --format md")
+
+
 @pytest.mark.slow
 def test_own_judge_runs(kgqa: Run, tmp_path: Path) -> None:
     command = FIRST_RUNS["judge"].format(name="strict")
