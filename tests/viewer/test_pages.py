@@ -559,6 +559,29 @@ def test_lower_score_wins_side_by_side(
     assert wins["EM"][0] != wins["EM"][1]
 
 
+def test_winner_follows_a_changed_metric(
+    folder: Path, keys: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(folder / "outputs", tmp_path / "outputs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "wordy.py").write_text(
+        "def share(question, answer):\n    return min(1.0, len(answer) / 99)\n"
+    )
+    file = tmp_path / "conf/metric/wordy.yaml"
+    file.parent.mkdir(parents=True)
+    runs = [find_row(tmp_path / "outputs", keys[name]) for name in ("no_context", "trace")]
+
+    def count_wins(second: int, direction: str) -> tuple[int, int]:
+        file.write_text(f"_target_: wordy.share\nlower_is_better: {direction}\n")
+        os.utime(file, (second, second))
+        return next(each.wins for each in compare_scores(runs)[0] if each.metric == "wordy")
+
+    higher, lower = count_wins(1, "false"), count_wins(2, "true")
+    assert higher == lower[::-1]
+    assert higher[0] != higher[1]
+
+
 def test_damaged_trace_is_an_error_with_its_place(
     folder: Path, keys: dict[str, str], tmp_path: Path
 ) -> None:

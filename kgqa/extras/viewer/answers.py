@@ -26,6 +26,7 @@ from kgqa.extras.viewer.table import Row
 from kgqa.report.columns import MIXED_JUDGES, group_judges, group_texts, list_judges
 from kgqa.report.questions import QuestionRow, RunQuestions, is_right
 from kgqa.scoring.comparison import Difference
+from kgqa.scoring.own_metrics import list_own_metrics
 from kgqa.scoring.repeats import compare_rows
 
 MAX_RUNS = 32  # in memory
@@ -47,17 +48,18 @@ Side = list[list[Shown]]
 
 
 def read_answers(folder: Path) -> RunQuestions:
-    return _read(folder, _read_times(folder))
+    return _read(folder, _read_versions(folder))
 
 
-def _read_times(folder: Path) -> tuple[int, ...]:
-    """Return when the answers and verdicts of a run were written."""
+def _read_versions(folder: Path) -> tuple[object, ...]:
+    """Return what the scores of a run depend on: when its answers and verdicts were written, and your metrics."""
     files = [folder / name for name in (TRACE, PREDICTIONS, VERDICTS)]
-    return tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
+    times = (file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
+    return (*times, *list_own_metrics().values())
 
 
 @lru_cache(MAX_RUNS)
-def _read(folder: Path, _: Sequence[int]) -> RunQuestions:
+def _read(folder: Path, _: Sequence[object]) -> RunQuestions:
     return RunQuestions(FinishedRun.read(folder))
 
 
@@ -133,7 +135,7 @@ def compare_scores(runs: Sequence[Row]) -> tuple[list[Difference], list[str]]:
     Raises as `open_rows` and `name_runs`: some runs cannot be compared.
     """
     folders = [tuple(run.folders.values()) for run in runs]
-    return _compare(tuple(folders), tuple(_read_times(each) for row in folders for each in row))
+    return _compare(tuple(folders), tuple(_read_versions(each) for row in folders for each in row))
 
 
 @lru_cache(MAX_COMPARISONS)
