@@ -121,6 +121,17 @@ class TracedQuestion:
     def notes(self) -> Mapping[str, Json]:
         return self.prediction.notes
 
+    @property
+    def passages(self) -> Mapping[str, Passage]:
+        """Return by id the question's own passages, then those that its searches found."""
+        passages = {passage.id: passage for passage in self.question.passages}
+        for call in self.calls:
+            for item in call.items or ():
+                if isinstance(item, dict) and {"id", "title", "text"} <= item.keys():
+                    found = Passage(item["id"], item["title"], item["text"])
+                    passages.setdefault(found.id, found)
+        return passages
+
     def json(self) -> dict[str, Json]:
         question = self.question
         return {
@@ -253,11 +264,7 @@ def read_evidence(folder: Path) -> Iterator[tuple[str, tuple[Passage, ...]]]:
         DataError: as `read_trace`.
     """
     for traced in read_trace(folder):
-        passages = {passage.id: passage for passage in traced.question.passages}
-        for call in traced.calls:
-            for item in call.items or ():
-                if isinstance(item, dict) and {"id", "title", "text"} <= item.keys():
-                    passages[item["id"]] = Passage(item["id"], item["title"], item["text"])
+        passages = traced.passages
         yield (
             traced.question.id,
             tuple(passages[id_] for id_ in traced.prediction.evidence or () if id_ in passages),

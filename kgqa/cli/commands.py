@@ -181,7 +181,7 @@ INSPECT_COMMANDS = (
         --wrong     only questions without an exact match
         --failed    only questions that failed
         --limit N   maximum number of questions (default: 50)
-        --calls     also show every prompt, result, passage and triple""",
+        --calls     also show every prompt, result, passage, triple and token count""",
     ),
     Command(
         "report",

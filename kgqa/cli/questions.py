@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kgqa.artifacts.metrics import METRICS, Metrics
@@ -67,16 +67,22 @@ def _show_questions(folder: Path, args: Namespace, terminal: Terminal) -> None:
         judge = "judge" if any(row["verdict"] for row in page) else ""
         header = ("question", "", "F1", judge, "answer", "gold", "text")
         terminal.table(header, rows, stack=header.index("text"))
-    counts = ", ".join(
-        f"{outcomes.count(each):,} {each}" for each in STYLES if each and each in outcomes
-    )
-    summary = pluralize(len(questions), "question")
-    terminal.line(f"{summary}: {counts} (by exact match)" if counts else summary)
+    terminal.line(_count_outcomes(outcomes))
     if len(page) < len(matches):
         terminal.line(f"{len(page):,} of {len(matches):,} shown. All: --limit {len(matches)}")
     if page:
         example = next((row for row in page if _outcome(row) == "wrong"), page[0])
         terminal.suggest("show", folder, example["question_id"])
+
+
+def _count_outcomes(outcomes: Sequence[str]) -> str:
+    """Return the numbers of questions by outcome. A failed question has no answer to match."""
+    counts = {each: f"{outcomes.count(each):,} {each}" for each in STYLES if each in outcomes}
+    matched = ", ".join(counts[each] for each in ("right", "wrong") if each in counts)
+    parts = [f"{matched} by exact match"] if matched else []
+    parts += [counts["failed"]] if "failed" in counts else []
+    summary = pluralize(len(outcomes), "question")
+    return f"{summary}: {', '.join(parts)}" if parts else summary
 
 
 def _outcome(row: QuestionRow) -> str:
@@ -92,7 +98,7 @@ def _show_question(folder: Path, question_id: str, terminal: Terminal, *, with_c
     terminal.line(f"run: {folder}", style="bold")
     terminal.heading(f"{question_id}  {traced.question.text}")
     _show_evidence(traced, terminal, with_calls=with_calls)
-    titles = {passage.id: passage.title for passage in traced.question.passages}
+    titles = {passage.id: passage.title for passage in traced.passages.values()}
     terminal.heading("calls")
     for call in traced.calls:
         if with_calls or call.kind != "count_tokens":
@@ -109,18 +115,19 @@ def _show_question(folder: Path, question_id: str, terminal: Terminal, *, with_c
             replies = vote.error or " | ".join(repr(reply) for reply in vote.replies)
             terminal.line(f"        {vote.verdict or UNSCORED}: {replies}")
     if not with_calls:
-        terminal.line("every prompt, result, passage and triple: --calls")
+        terminal.line("every prompt, result, passage, triple and token count: --calls")
 
 
 def _show_evidence(traced: TracedQuestion, terminal: Terminal, *, with_calls: bool) -> None:
     """Show passages, chains and reasoning."""
     notes, question, prediction = Notes.of(traced), traced.question, traced.prediction
-    titles = {passage.id: passage.title for passage in question.passages}
+    passages = [*traced.passages.values()]
+    titles = {passage.id: passage.title for passage in passages}
     terminal.heading("passages (* gold, #n used as evidence)")
     ranks = {
         passage_id: f"#{rank}" for rank, passage_id in enumerate(prediction.evidence or (), start=1)
     }
-    for passage in question.passages:
+    for passage in passages:
         mark, rank = "*" if passage.id in question.support else " ", ranks.get(passage.id, "")
         text = f": {passage.text}" if with_calls or mark == "*" or rank else ""
         terminal.line(f"{mark} {passage.id} {rank:3} {passage.title}{text}")
@@ -200,7 +207,9 @@ def _call_lines(call: TracedCall, *, with_calls: bool) -> list[str]:
         texts = [
             item if isinstance(item, str) else f"{item['id']} {item['title']}" for item in items
         ]
-    return [*lines, *(texts if with_calls else texts[:1])]
+    if with_calls or len(texts) < 2:
+        return [*lines, *texts]
+    return [*lines, texts[0], f"… ({len(items) - 1:,} more)"]
 
 
 def _format_message(role: str, content: str, further: list[list[str]] | str = "") -> str:

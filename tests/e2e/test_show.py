@@ -42,7 +42,7 @@ def test_show_lists_questions_in_the_order_of_the_file(kgqa: Kgqa, run: str) -> 
         ["2hop__demo_02", "wrong", "66.7"],
         ["3hop1__demo_03", "failed", "0.0"],
     ]
-    assert lines[-1] == "3 questions: 1 right, 1 wrong, 1 failed (by exact match)"
+    assert lines[-1] == "3 questions: 1 right, 1 wrong by exact match, 1 failed"
     brief, calls = (kgqa("show", run, "2hop__demo_02", *more).out for more in ((), ("--calls",)))
     assert "scores: EM 0.0 · F1 66.7 (musique profile)" in brief
     title = "Saddlers' Bridge"  # neither gold nor used
@@ -60,6 +60,17 @@ def test_show_lists_questions_in_the_order_of_the_file(kgqa: Kgqa, run: str) -> 
         lines = kgqa("show", run, *options.split()).out.splitlines()
         assert [word for line in lines for word in line.split()[:1] if "hop" in word] == ids
         assert [line for line in lines if " shown. All: " in line] == limited
+
+
+def test_passages_from_the_corpus_are_shown(kgqa: Kgqa) -> None:
+    """Not only those that come with the question."""
+    folder = str(kgqa("run", "method=retrieve_read", "limit=1", *QUICK).folder)
+    lines = kgqa("show", folder, "2hop__demo_01").out.splitlines()
+    ranks = {
+        word for line in lines for word in line.split() if word in ("#1", "#2", "#3", "#4", "#5")
+    }
+    assert len(ranks) == 5
+    assert lines[lines.index("── 0 search: 5 results") + 3] == "… (4 more)"
 
 
 def test_folder_of_something_else_is_no_run(kgqa: Kgqa, run: str) -> None:

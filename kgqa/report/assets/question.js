@@ -202,7 +202,8 @@ function judgementView({ verdict, fate, judge, votes }) {
 
 /** The question's own passages, then those of its searches. */
 function passagesOf(traced) {
-  const found = traced.calls.filter((call) => call.call === "search" && Array.isArray(call.reply)).flatMap((call) => call.reply);
+  const items = traced.calls.flatMap((call) => (Array.isArray(call.reply) ? call.reply : []));
+  const found = items.filter((item) => item?.id !== undefined && item.title !== undefined && item.text !== undefined);
   return [...new Map([...traced.question.passages, ...found].map((passage) => [passage.id, passage])).values()];
 }
 
