@@ -249,8 +249,8 @@ INSPECT_COMMANDS = (
             these
         --common       compare only the questions that all runs have
         --all          show the flipped questions of every pair (default: 10, if there is one pair)
-        --out FILE     also write the comparison, as FILE.md, FILE.tex or FILE.json. For a table with a row per run: \
-            kgqa report RUN RUN … --table paper""",
+        --out FILE     also write the comparison, as FILE.md, FILE.tex, FILE.html or FILE.json. For a table with a \
+            row per run: kgqa report RUN RUN … --table paper""",
         ("scoring", "seed", "difference", "alpha", "correction", "baseline", "metrics"),
         only_own=True,
     ),

@@ -22,7 +22,7 @@ from kgqa.report.columns import JUDGE_ACCURACY, SEPARATOR, group_texts, list_mis
 from kgqa.report.comparison import ComparisonTable
 from kgqa.report.evaluation import ANSWERED, answered_section, comparison_section, count_tests
 from kgqa.report.names import title_row
-from kgqa.report.page import Tables
+from kgqa.report.page import Tables, sections_page
 from kgqa.report.paper import name_entries, read_entry
 from kgqa.report.section import Section, Value, latex, markdown
 from kgqa.report.warnings import find_doubts
@@ -36,7 +36,7 @@ from kgqa.util.fs import json_text, replace_file
 from kgqa.util.text import pluralize
 
 # of files that a comparison is written to
-SUFFIXES = (".md", ".tex", ".json")
+SUFFIXES = (".md", ".tex", ".html", ".json")
 # A to Z, then AA to ZZ
 LETTERS = (*ascii_uppercase, *map("".join, product(ascii_uppercase, repeat=2)))
 # named A to Z
@@ -128,13 +128,15 @@ class Comparison(Tables):
         return tuple(self.arguments[letter] for letter in chosen)
 
     def write(self, file: Path) -> Path:
-        """Write the comparison as Markdown, LaTeX or JSON, by the file's suffix. Raises ConfigError for another one."""
+        """Write the comparison as Markdown, LaTeX, HTML or JSON, by its suffix. Raises ConfigError for another one."""
         check_suffix(file)
         title, *notices = self.heading.split("\n")
         table = self.table
         match file.suffix:
             case ".md":
                 text = markdown(title, [table.section(), *self.sections], notices)
+            case ".html":
+                text = sections_page(title, "", [table.section(), *self.sections], notices)
             case ".tex":
                 tables = [
                     _name_pairs(each, table.names) if each.title == FOLLOWED else each
@@ -167,7 +169,7 @@ class Comparison(Tables):
 def check_suffix(file: Path) -> None:
     """Raise a ConfigError for a file that a comparison cannot be written to."""
     if file.suffix not in SUFFIXES:
-        raise ConfigError(f"--out {file}: choose a name that ends in .md, .tex or .json")
+        raise ConfigError(f"--out {file}: choose a name that ends in .md, .tex, .html or .json")
 
 
 def compare_answers(

@@ -260,8 +260,19 @@ def test_wrong_test_is_rejected(kgqa: Kgqa, words: str, message: str) -> None:
 @pytest.mark.usefixtures("two_runs")
 def test_wrong_suffix_is_found_before_comparing(kgqa: Kgqa) -> None:
     ran = kgqa("compare", *METHODS, "--out", "c.txt")
-    refused(ran, "--out c.txt: choose a name that ends in .md, .tex or .json")
+    refused(ran, "--out c.txt: choose a name that ends in .md, .tex, .html or .json")
     assert ran.out == ""
+
+
+def test_comparison_page_has_the_flipped_questions(kgqa: Kgqa) -> None:
+    rules = write_rules([("architect of the Candle", "Pellery")])
+    for name, more in (("golden", [rules]), ("no_context", [])):
+        kgqa("run", f"method={name}", "limit=4", f"output_dir={name}", *more, *QUICK)
+    assert kgqa("compare", *METHODS, "--out", "c.html").code == 0
+    page = Path("c.html").read_text("utf-8")
+    assert page.lstrip().startswith("<!doctype html>")
+    titles = re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
+    assert any(title.startswith("Flipped") for title in titles), titles
 
 
 @pytest.mark.usefixtures("two_runs")

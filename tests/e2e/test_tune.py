@@ -55,6 +55,9 @@ def test_tables_have_the_label_of_the_score(kgqa: Kgqa) -> None:
     ran = kgqa(*IRCOT, "tune.metric=support_recall", "tune.dev=2", "tune.test=2")
     assert "support recall chosen on dev, measured on test" in ran.out
     assert "support_recall" not in ran.out
+    report = ran.folder.with_name("report.html")
+    assert f"report of the dev cells: {report}" in ran.out
+    assert report.is_file()
 
 
 @pytest.mark.slow

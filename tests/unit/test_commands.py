@@ -17,6 +17,7 @@ from kgqa.cli.main import main
 from kgqa.cli.parsing import Command
 from kgqa.cli.terminal import Terminal
 from kgqa.config.files import config_files
+from kgqa.experiment.compare import SUFFIXES
 from kgqa.runtime.display import PlainLines
 from kgqa.util.registry import load_function
 from kgqa.util.text import escape_control, escape_json, one_line, protect_streams
@@ -270,6 +271,11 @@ def test_help_of_evaluate_lists_every_judge(name: str) -> None:
         r"(?m)^  ([a-z_, ]+?)  +", help_of(BY_NAME["evaluate"]).partition("judges, ")[2]
     )
     assert name in ", ".join(listed).split(", ")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_help_of_compare_lists_every_format(suffix: str) -> None:
+    assert f"FILE{suffix}" in help_of(BY_NAME["compare"])
 
 
 def test_last_value_of_a_key_counts(capsys: pytest.CaptureFixture[str]) -> None:
