@@ -91,11 +91,12 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class BarPlot:
-    """A horizontal bar per value, the largest first. choice: see `Plot`."""
+    """A horizontal bar per value, the largest first, or `in_order` as they are. choice: see `Plot`."""
 
     title: str
     bars: Sequence[Bar]
     choice: str = ""
+    in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ def lay_out_bars(plot: BarPlot, width: int = WIDTH) -> dict[str, object]:
 
     Scores in percent have the same scale in all plots.
     """
-    bars = sorted(plot.bars, key=lambda bar: -bar.value)
+    bars = plot.bars if plot.in_order else sorted(plot.bars, key=lambda bar: -bar.value)
     # before the bar: at the end of the interval it looks like the interval's end
     left = 18 + round(_CHARACTER * max(len(bar.number) for bar in bars))
     names = [

@@ -583,13 +583,32 @@ def _plots(group: Sequence[SweepRow], axes: Sequence[str]) -> list[Plot | BarPlo
     if compared is None:
         return []
     first, cost = compared
+    numbers = _swept_numbers(group, axes)
+    if numbers:
+        group = [
+            row for _, row in sorted(zip(numbers, group, strict=True), key=lambda pair: pair[0])
+        ]
     # those with a short name are tested
     others = [each for each in _list_scores(group) if each.brief and each.score != first.score]
-    return [plot for score in (first, *others) for plot in _plot(group, axes, score, cost)]
+    return [
+        plot
+        for score in (first, *others)
+        for plot in _plot(group, axes, score, cost, in_order=bool(numbers))
+    ]
+
+
+def _swept_numbers(group: Sequence[SweepRow], axes: Sequence[str]) -> list[float]:
+    """Return the number of each row if only one key differs and all its values are numbers, otherwise nothing."""
+    values = [[row.first.cell.values.get(axis, "") for row in group] for axis in axes]
+    varied = [each for each in values if len(set(each)) > 1]
+    try:
+        return [float(value) for value in varied[0]] if len(varied) == 1 else []
+    except ValueError:
+        return []
 
 
 def _plot(
-    group: Sequence[SweepRow], axes: Sequence[str], score: Column, cost: Column
+    group: Sequence[SweepRow], axes: Sequence[str], score: Column, cost: Column, *, in_order: bool
 ) -> tuple[BarPlot, Plot]:
     bars, points = list[Bar](), list[Point]()
     for row in group:
@@ -605,7 +624,7 @@ def _plot(
         series.append(Series("frontier", best, 1, hollow=True))
     label = score.label
     return (
-        BarPlot(f"{label} with 95 % intervals", bars, label),
+        BarPlot(f"{label} with 95 % intervals", bars, label, in_order),
         Plot(f"{label} against cost", cost.label, label, series, x_is_cost=True, choice=label),
     )
 

@@ -44,7 +44,7 @@ from kgqa.report.explorer import REFERENCE, abridge_call, pack, run_page
 from kgqa.report.exports import write_export, write_report
 from kgqa.report.flags import explain_flag
 from kgqa.report.page import mark_text, notebook_html, svg
-from kgqa.report.plots import Plot, Point, Series, lay_out_points
+from kgqa.report.plots import BarPlot, Plot, Point, Series, lay_out_bars, lay_out_points
 from kgqa.report.questions import RunQuestions
 from kgqa.report.run_report import notices, sections, title_with_settings
 from kgqa.report.section import (
@@ -445,6 +445,31 @@ def test_verdicts_belong_to_their_answers(
             [line for line in capsys.readouterr().out.splitlines() if line.startswith("judge:")]
         )
     assert [line.split()[1] if line else "" for line in map("".join, pages)] == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "names"),
+    [
+        ("method.max_answer_tokens", "10,1,2", ["1", "2", "10"]),
+        ("method", "golden,no_context", None),
+    ],
+    ids=["numbers", "names"],
+)
+def test_bars_of_a_swept_number_are_in_its_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, values: str, names: list[str] | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("dataset=demo", "limit=3", "engine=scripted", "ranker=lexical", "sweep.name=s")
+    others = () if key == "method" else ("method=golden",)
+    assert main(["run", "-m", *others, f"{key}={values}", *words]) == 0
+    (table,) = SweepReport.read(Path("outputs/sweeps/s")).tables
+    plot = table.plots[0]
+    assert isinstance(plot, BarPlot)
+    layout: Any = lay_out_bars(plot)["bars"]
+    if names is None:
+        assert not plot.in_order
+    else:
+        assert [bar.name.split()[-1] for bar, _ in layout] == names
 
 
 def test_a_metric_that_is_registered_is_everywhere(
