@@ -525,7 +525,7 @@ def _pass_at(row: SweepRow, score: str) -> list[str]:
 
 def choose_axes(group: Sequence[SweepRow]) -> tuple[Column, Column] | None:
     """Return a score and a cost that all rows have: the first score that differs, and dollars or tokens."""
-    plain = _list_scores(group)
+    plain = [column for column in _list_scores(group) if not column.lower_is_better]
     if not plain or len(group) < 2:
         return None
     score = next(
@@ -537,11 +537,9 @@ def choose_axes(group: Sequence[SweepRow]) -> tuple[Column, Column] | None:
 
 
 def _list_scores(group: Sequence[SweepRow]) -> list[Column]:
-    """Return the scores that all rows have and of which a higher one is better."""
+    """Return the scores that all rows have."""
     return [
-        column
-        for column in columns()
-        if column.score and not column.lower_is_better and all(row.measure(column) for row in group)
+        column for column in columns() if column.score and all(row.measure(column) for row in group)
     ]
 
 
@@ -618,11 +616,13 @@ def _plot(
         bars.append(Bar(row.name(axes), reached.value, reached.low, reached.high))
         points.append(Point(paid.value, reached.value, reached.low, reached.high, row.name(axes)))
     ranked = _points(group, score, cost)
-    best = [Point(*ranked[n]) for n in find_frontier(ranked)]
+    sign = -1 if score.lower_is_better else 1
+    frontier = find_frontier({n: (x, sign * y) for n, (x, y) in ranked.items()})
+    best = [Point(*ranked[n]) for n in frontier]
     series = [Series("runs" if len(best) > 1 else "", points, 0, line=False)]
     if len(best) > 1:
         series.append(Series("frontier", best, 1, hollow=True))
-    label = score.label
+    label = score.title
     return (
         BarPlot(f"{label} with 95 % intervals", bars, label, in_order),
         Plot(f"{label} against cost", cost.label, label, series, x_is_cost=True, choice=label),

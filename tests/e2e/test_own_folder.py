@@ -446,6 +446,14 @@ def test_caption_explains_the_arrow(kgqa: Run, tmp_path: Path, command: str, fil
 
 
 @pytest.mark.usefixtures("with_errors")
+def test_score_with_an_arrow_is_plotted(kgqa: Run, tmp_path: Path) -> None:
+    line = "run -m method=golden,no_context dataset=demo engine=scripted limit=8 sweep.name=s"
+    kgqa(line)
+    page = (tmp_path / "outputs/sweeps/s/report.html").read_text(encoding="utf-8")
+    assert "Error rate ↓ against cost" in page
+
+
+@pytest.mark.usefixtures("with_errors")
 def test_arrow_is_explained_in_a_report(tmp_path: Path) -> None:
     text = (tmp_path / "golden/report.md").read_text(encoding="utf-8")
     assert text.count("| Error rate ↓ | 0.0 ") == 1
