@@ -201,6 +201,9 @@ def lay_out_points(plot: Plot, width: int = WIDTH) -> dict[str, object]:
         is_log = plot.x_is_cost and bool(values) and 0 < 10 * min(values) < max(values)
         x = _Scale.of(values, LEFT, width - RIGHT, 8 * width // WIDTH, is_log=is_log)
     ends = [end for p in points for end in (p.y, p.low, p.high) if end is not None]
+    # a score has an interval, and the same scale in all plots
+    if any(point.low is not None for point in points):
+        ends += [0.0, 100.0]
     y = _Scale.of(ends, HEIGHT - BOTTOM, TOP)
     legend = plot.series if len(plot.series) > 1 else ()
     per_row = max(

@@ -617,6 +617,19 @@ def test_each_point_has_a_name_or_a_number() -> None:
 
 
 @pytest.mark.parametrize(
+    ("low", "high", "ends"),
+    [(1.0, 4.0, (0.0, 100.0)), (70.0, 100.0, (0.0, 100.0)), (None, None, (2.0, 2.5))],
+    ids=["low", "high", "no score"],
+)
+def test_scores_have_one_scale(
+    low: float | None, high: float | None, ends: tuple[float, float]
+) -> None:
+    points = [Point(5, 2.0, low, high), Point(9, 2.5, low, high)]
+    axis: Any = lay_out_points(Plot("t", "tokens", "EM", [Series("", points, 0)]))["y"]
+    assert (axis.low, axis.high) == ends
+
+
+@pytest.mark.parametrize(
     ("values", "ends"),
     [
         ((26459.6,), ("23,000", "30,000")),
