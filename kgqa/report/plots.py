@@ -215,7 +215,8 @@ def lay_out_points(plot: Plot, width: int = WIDTH) -> dict[str, object]:
     lines = [box for series in plot.series for box in _line_boxes(series, x, y)]
     named = [point for point in points if point.label]
     places = [(x(point.x), y(point.y)) for point in named]
-    labels, keys = _place_names(places, [point.label for point in named], lines, width)
+    labels, numbered = _place_names(places, [point.label for point in named], lines, width)
+    keys = [line for number, name in numbered for line in _wrap_key(f"{number}: {name}", width)]
     legend_height = 6 + LEGEND_ROW * math.ceil(len(legend) / per_row) if legend else 0
     size = {
         "width": width,
@@ -255,6 +256,13 @@ def _place_names(
             break
         named.pop()
     return labels, [(number, name) for name, number in numbers.items()]
+
+
+def _wrap_key(text: str, width: int) -> list[str]:
+    """Return the lines of a numbered name below a plot."""
+    # SVG joins spaces
+    indent = 3 * "\N{NO-BREAK SPACE}"
+    return textwrap.wrap(text, int((width - 8) / _CHARACTER), subsequent_indent=indent)
 
 
 def _place_labels(

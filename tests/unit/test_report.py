@@ -44,7 +44,7 @@ from kgqa.report.explorer import REFERENCE, abridge_call, pack, run_page
 from kgqa.report.exports import write_export, write_report
 from kgqa.report.flags import explain_flag
 from kgqa.report.page import mark_text, notebook_html, svg
-from kgqa.report.plots import BarPlot, Plot, Point, Series, lay_out_bars, lay_out_points
+from kgqa.report.plots import NARROW, BarPlot, Plot, Point, Series, lay_out_bars, lay_out_points
 from kgqa.report.questions import RunQuestions
 from kgqa.report.run_report import notices, sections, title_with_settings
 from kgqa.report.section import (
@@ -609,7 +609,7 @@ def test_each_point_has_a_name_or_a_number() -> None:
     names = [f"a method with a long name {n}" for n in range(6)]
     plot = named_plot(names)
     layout: Any = lay_out_points(plot)
-    numbers = dict(layout["keys"])
+    numbers = dict(line.split(": ") for line in layout["keys"])
     shown = [text for _, _, text, _ in layout["labels"]]
     assert [numbers.get(text, text) for text in shown] == names
     assert 0 < len(numbers) < len(names)
@@ -627,6 +627,22 @@ def test_scores_have_one_scale(
     points = [Point(5, 2.0, low, high), Point(9, 2.5, low, high)]
     axis: Any = lay_out_points(Plot("t", "tokens", "EM", [Series("", points, 0)]))["y"]
     assert (axis.low, axis.high) == ends
+
+
+def test_numbered_names_fit_a_phone() -> None:
+    name = "no_context · " + "word " * 20 + "x" * 90
+    layout: Any = lay_out_points(named_plot([name, name[::-1]]), NARROW)
+    lines = layout["keys"]
+    assert [line[:3] for line in lines if line[0] != "\N{NO-BREAK SPACE}"] == ["1: ", "2: "]
+    # a bold letter has at most 7 pixels
+    assert max(map(len, lines)) < NARROW / 6.8
+    text = "".join(lines).replace("\N{NO-BREAK SPACE}", "").replace(" ", "")
+    assert text == f"1:{name}2:{name[::-1]}".replace(" ", "")
+    bottoms = [
+        float(y) for y in re.findall(r'<text x="4" y="([\d.]+)"', svg(layout["plot"], NARROW))
+    ]
+    assert len(bottoms) == len(lines)
+    assert max(bottoms) < layout["height"]
 
 
 @pytest.mark.parametrize(
