@@ -725,9 +725,13 @@ def note_repeats(entries: Sequence[Entry]) -> list[str]:
 
 
 def warn_of_simulation(entries: Sequence[Entry]) -> list[str]:
-    """Return a warning if a run called no model."""
-    simulated = any(entry.run.simulation_note for entry in entries)
-    return ["No model was called: the scores are meaningless."] if simulated else []
+    """Return a warning if a run called no model, with the names of these runs if others did."""
+    simulated = [entry for entry in entries if entry.run.simulation_note]
+    if len(simulated) == len(entries):
+        return ["No model was called: the scores are meaningless."] if entries else []
+    names = name_entries(entries)
+    listed = ", ".join(dict.fromkeys(names[id(entry)] for entry in simulated))
+    return [f"No model was called in {listed}: their scores are meaningless."] if listed else []
 
 
 def _read_command(command: Sequence[str]) -> dict[str, str]:

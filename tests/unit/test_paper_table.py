@@ -19,7 +19,7 @@ from kgqa.config.files import config_files
 from kgqa.errors import ConfigError
 from kgqa.report.columns import COSTS, group_judges
 from kgqa.report.names import METHODS, RETRIEVERS, title_model
-from kgqa.report.paper import Entry, PaperTable, name_entries
+from kgqa.report.paper import Entry, PaperTable, name_entries, warn_of_simulation
 from kgqa.report.shares import RunShares
 from kgqa.scoring.questions import RESERVED
 
@@ -178,6 +178,22 @@ def test_rows_have_the_names_of_papers() -> None:
         "TRACE · top 5",
         "my_method",
     ]
+
+
+@pytest.mark.parametrize(
+    ("notes", "texts"),
+    [
+        (("", ""), []),
+        (("", "none"), ["No model was called in b: their scores are meaningless."]),
+        (("none", "none"), ["No model was called: the scores are meaningless."]),
+    ],
+    ids=["none", "one", "all"],
+)
+def test_scripted_rows_are_named(notes: Sequence[str], texts: list[str]) -> None:
+    rows = [entry(name, 1, 0) for name in "ab"]
+    for each, note in zip(rows, notes, strict=True):
+        cast(Any, each.run).simulation_note = note
+    assert warn_of_simulation(rows) == texts
 
 
 def test_default_is_named_next_to_another_value() -> None:

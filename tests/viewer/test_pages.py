@@ -203,12 +203,12 @@ def shared() -> list[Row]:
 def test_warning_counts_the_repeats_of_a_mean(repeated: Path) -> None:
     rows = read_rows(repeated / "outputs")
     mixed = [*rows, row("alone", 2.0)]
-    assert "in 6 of 7 runs." in table.warn_of_simulation(mixed)[0]
+    assert "in 6 of 7 runs," in table.warn_of_simulation(mixed)[0]
 
 
 def test_warning_counts_a_shared_run_once(shared: list[Row]) -> None:
     (warning,) = table.warn_of_simulation(shared)
-    assert "no model was called in 1 of 2 runs." in warning
+    assert "no model was called in 1 of 2 runs," in warning
 
 
 def test_warning_about_the_judge_is_shown_once() -> None:
@@ -651,6 +651,21 @@ def compared(repeated: Path) -> str:
 def test_repeats_have_one_column_side_by_side(compared: str) -> None:
     assert re.findall(r'<th scope="col">([A-Z] [^<]*)</th>', compared) == ["A golden", "B ircot"]
     assert "with the spread between repeats in intervals" in compared
+
+
+def test_scripted_runs_are_marked_among_others() -> None:
+    far = replace(row("far", 10.0), dataset="wasp", model=table.NO_MODEL, is_simulated=True)
+    rows = [*ROWS[:2], far]
+    assert table.warn_of_simulation(rows) == [
+        (
+            "Scripted replies: no model was called in 1 of 3 runs, which are marked “no model”. "
+            "Their scores are meaningless."
+        )
+    ]
+    groups = {each.key: each.dataset for each in rows}
+    plots = table.draw_plots(rows, groups, "tokens / question", "EM")
+    names = {dataset: [bar.name for bar in bars.bars] for dataset, (bars, _) in plots.items()}
+    assert names == {"bee": ["trace · beam 5", "trace · beam 10"], "wasp": ["no model · trace"]}
 
 
 def test_means_warn_of_scripted_replies(compared: str) -> None:

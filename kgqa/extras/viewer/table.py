@@ -506,14 +506,19 @@ def _title(row: Row, keys: Sequence[str], has_more: bool) -> str:
     return name_by_settings({"method": row.method, **values}) + f"{SEPARATOR}…" * has_more
 
 
-def name_points(rows: Sequence[Row]) -> list[str]:
+def name_points(rows: Sequence[Row], *, marks_simulated: bool = False) -> list[str]:
     """Return a name of each row for a plot, which has no columns: with the model, and the run's name if two are equal.
 
     The model is first, because a plot shortens long names at their end.
+    marks_simulated: name the model of runs without one, also if they are the only ones here.
     """
-    titles = [row.title for row in name_rows(rows)]
-    if len({row.model for row in rows}) > 1:
-        titles = [f"{row.model}{SEPARATOR}{title}" for row, title in zip(rows, titles, strict=True)]
+    has_models = len({row.model for row in rows}) > 1
+    titles = [
+        f"{row.model}{SEPARATOR}{row.title}"
+        if has_models or (marks_simulated and row.is_simulated)
+        else row.title
+        for row in name_rows(rows)
+    ]
     counts = Counter(titles)
     return [
         f"{title} ({row.name})" if counts[title] > 1 else title
@@ -587,8 +592,10 @@ def warn_of_simulation(rows: Sequence[Row]) -> list[str]:
     count = sum(runs.values())
     if not count:
         return []
-    some = "" if count == len(runs) else f" in {count:,} of {len(runs):,} runs"
-    return [f"Scripted replies: no model was called{some}. The scores are meaningless."]
+    if count == len(runs):
+        return ["Scripted replies: no model was called. The scores are meaningless."]
+    some = f"in {count:,} of {pluralize(len(runs), 'run')}, which are marked “{NO_MODEL}”"
+    return [f"Scripted replies: no model was called {some}. Their scores are meaningless."]
 
 
 def warn_of_judges(rows: Sequence[Row]) -> list[str]:
@@ -676,9 +683,16 @@ def draw_plots(
     Runs are named by what differs.
     """
     plots = {}
+    some_simulated = not all(row.is_simulated for row in rows)
     for dataset in sorted({groups[row.key] for row in rows if y in row.figures}):
         group = [row for row in rows if groups[row.key] == dataset and y in row.figures]
-        pairs = list(zip(name_points(group), (row.figures for row in group), strict=True))
+        pairs = list(
+            zip(
+                name_points(group, marks_simulated=some_simulated),
+                (row.figures for row in group),
+                strict=True,
+            )
+        )
         bars = [
             Bar(title, (each := figures[y]).value, each.low, each.high) for title, figures in pairs
         ]
