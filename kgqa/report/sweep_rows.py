@@ -38,6 +38,10 @@ class DoneCell:
         """Return dataset, profile and question ids. Cells with equal keys can be compared."""
         return self.read.key
 
+    def link(self, base: Path) -> str:
+        """Return the address of the cell's own report, from the folder `base`."""
+        return Path(os.path.relpath(self.run.folder / FILES["html"], base)).as_posix()
+
     @property
     def is_sampled(self) -> bool:
         """Return whether calls of the method are sampled."""
@@ -110,8 +114,11 @@ class SweepRow:
         return f"mean of {count} runs" if self.is_repeated else self.first.cell.name
 
     def values(self, axes: Sequence[str], base: Path) -> list[MarkedCell]:
-        """Return the values that differ. The first one links to the cell's own report, from the folder `base`."""
-        link = Path(os.path.relpath(self.first.run.folder / FILES["html"], base)).as_posix()
+        """Return the values that differ. The first one links to the cell's own report, from the folder `base`.
+
+        A mean has no link to one of its repeats.
+        """
+        link = "" if self.is_repeated else self.first.link(base)
         cell = self.first.cell
         first, *others = [cell.values.get(axis, "") for axis in axes] or [self._whole_name]
         return [MarkedCell(first, link=link), *map(MarkedCell, others)]

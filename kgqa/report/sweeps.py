@@ -190,6 +190,37 @@ class SweepReport:
         header = ("score", "row", "best", "questions", "difference", CORRECTED_P[HOLM][0])
         return Section(f"Differences from the best: {title}", header, rows, texts)
 
+    def _repeats(self, title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
+        """Return the tested scores of each repeat, the spread between them, and pass@k where calls are sampled.
+
+        The score of a repeat links to its report.
+        """
+        tested = {metric.name: metric.title for metric in METRICS.values() if metric.tested} | {
+            "judge": JUDGE_ACCURACY
+        }
+        count = max(len(row.repeats) for row in group)
+        rows = list[tuple[Value, ...]]()
+        for row in group:
+            links = [each.link(self.base) for each in row.repeats]
+            for name, label in tested.items():
+                if not (repeated := row.repeated(name) if row.is_repeated else None):
+                    continue
+                runs = [
+                    MarkedCell(score_text(mean), link=link)
+                    for mean, link in zip(repeated.means, links, strict=True)
+                ]
+                missing = [None] * (count - len(runs))
+                spread = score_text(repeated.deviation)
+                several = " ".join(_pass_at(row, name)) or "–"
+                rows.append((row.name(axes), label, spread, *runs, *missing, several))
+        numbered = [f"run {number}" for number in range(1, count + 1)]
+        header = ("settings", "score", "SD between runs", *numbered, f"pass@1 to pass@{count}")
+        texts = (
+            "SD: standard deviation. Runs: the score of each, with a link to its report.",
+            "pass@k: the share of questions that at least one of k runs has right, if sampled.",
+        )
+        return Section(f"Repeats: {title}", header, rows, texts)
+
     def _sensitivity(self, title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
         """Return these differences over the questions that both answered, if one of both failed some."""
         rows = list[tuple[Value, ...]]()
@@ -253,7 +284,7 @@ class SweepReport:
                 self._differences(*group),
                 self._sensitivity(*group),
                 _frontier(*group),
-                _repeats(*group),
+                self._repeats(*group),
             )
         ]
         return [*self.tables, *(section for section in (*details, *listed) if section.rows)]
@@ -489,27 +520,6 @@ def compare_with_best(
     sign = -1 if lower_is_better else 1
     worse = {pair: each for pair, each in differences.items() if sign * each.difference <= 0}
     return dict(zip(worse, correct(list(worse.values())), strict=True))
-
-
-def _repeats(title: str, axes: Sequence[str], group: Sequence[SweepRow]) -> Section:
-    """Return the tested scores of each repeat, the spread between them, and pass@k where calls are sampled."""
-    tested = {metric.name: metric.title for metric in METRICS.values() if metric.tested} | {
-        "judge": JUDGE_ACCURACY
-    }
-    count = max(len(row.repeats) for row in group)
-    rows = list[tuple[Value, ...]]()
-    for row in group:
-        for name, label in tested.items():
-            repeated = row.repeated(name) if row.is_repeated else None
-            if repeated:
-                runs = map(score_text, repeated.means)
-                several = " ".join(_pass_at(row, name)) or "–"
-                rows.append(
-                    (row.name(axes), label, score_text(repeated.deviation), " ".join(runs), several)
-                )
-    header = ("settings", "score", "SD between runs", "each run", f"pass@1 to pass@{count}")
-    text = "SD: standard deviation. pass@k: the share of questions that at least one of k runs has right, if sampled."
-    return Section(f"Repeats: {title}", header, rows, (text,))
 
 
 def _pass_at(row: SweepRow, score: str) -> list[str]:

@@ -108,8 +108,11 @@ def test_repeats_are_one_row_with_their_spread(kgqa: Kgqa) -> None:
     assert cells[2]["overrides"][-1] == "repeat=3"
     assert cells[5]["overrides"][-2:] == ["repeat=3", "method.demonstration_set=3"]
     report = ran.text("report.md")
-    assert "| 3, 4, 5 | [retrieve_read]" in report
-    assert "SD between runs" in report
+    assert "| 3, 4, 5 | retrieve_read | " in report
+    assert "SD between runs | run 1 | run 2 | run 3" in report
+    # two scores of each run, and no link to one of them from their mean
+    links = Counter(re.findall(r"\[\d+\.\d\]\(../../([^)]+)/report.html\)", report))
+    assert links == {cell["run"].removeprefix("outputs/"): 2 for cell in cells}
     table = kgqa("report", "mine", "--table", "paper", "--format", "md", "baseline=golden")
     rows = (ran.folder / "table.md").read_text()
     assert table.code == 0
@@ -191,7 +194,8 @@ def test_paper_rows_differ_by_method_settings(kgqa: Kgqa, repeats: Sequence[str]
 
 def test_sampled_repeats_have_pass_at_k(kgqa: Kgqa) -> None:
     ran = kgqa("run", "method=search_agent", "method.temperature=1", "repeats=2", "limit=3", *QUICK)
-    assert re.search(r"\| EM \| [\d.]+ \| [\d.]+ [\d.]+ \| [\d.]+ [\d.]+ \|", ran.text("report.md"))
+    runs = 2 * r"\[[\d.]+\]\(\S+/report\.html\) \| "
+    assert re.search(rf"\| EM \| [\d.]+ \| {runs}[\d.]+ [\d.]+ \|", ran.text("report.md"))
 
 
 def test_repeats_without_minus_m_reuse_the_plain_run(kgqa: Kgqa) -> None:
