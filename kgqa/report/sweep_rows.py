@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import FinishedRun
-from kgqa.artifacts.sweep import Cell, row_key
+from kgqa.artifacts.sweep import SET, Cell, row_key
 from kgqa.report.columns import Column, Measured, measure_score, name_by_settings
 from kgqa.report.section import FILES, MarkedCell
 from kgqa.report.shares import RunShares, Shares, read_shares
@@ -75,9 +75,13 @@ class SweepRow:
 
     @property
     def is_constant(self) -> bool:
-        """Return whether all repeats have the same scores of every question."""
-        return self.is_repeated and all(
-            each.read.by_score == self.first.read.by_score for each in self.repeats
+        """Return whether all repeats have the same scores of every question, and not by chance."""
+        few_shot_sets = {each.cell.values.get(SET) for each in self.repeats}
+        return (
+            self.is_repeated
+            and not self.first.is_sampled
+            and len(few_shot_sets) == 1
+            and all(each.read.by_score == self.first.read.by_score for each in self.repeats)
         )
 
     def shares(self, score: str | None) -> Sequence[Shares]:

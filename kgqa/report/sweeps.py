@@ -238,7 +238,8 @@ class SweepReport:
 
     def notices(self) -> list[str]:
         """Return each notice once, with its cells."""
-        return [*self._list_once(notices), *self.note_constant()]
+        constant = (text[:1].upper() + text[1:] for text in self.note_constant())
+        return [*self._list_once(notices), *constant]
 
     def note_constant(self) -> list[str]:
         """Return a note if the repeats of a cell have the same scores, so that one run is enough."""

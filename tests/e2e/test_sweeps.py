@@ -196,6 +196,8 @@ def test_sampled_repeats_have_pass_at_k(kgqa: Kgqa) -> None:
     ran = kgqa("run", "method=search_agent", "method.temperature=1", "repeats=2", "limit=3", *QUICK)
     runs = 2 * r"\[[\d.]+\]\(\S+/report\.html\) \| "
     assert re.search(rf"\| EM \| [\d.]+ \| {runs}[\d.]+ [\d.]+ \|", ran.text("report.md"))
+    # equal by chance
+    assert "One run is enough" not in ran.out + ran.text("report.md")
 
 
 def test_repeats_without_minus_m_reuse_the_plain_run(kgqa: Kgqa) -> None:
@@ -203,6 +205,7 @@ def test_repeats_without_minus_m_reuse_the_plain_run(kgqa: Kgqa) -> None:
     ran = kgqa("run", "method=golden", "limit=2", "repeats=2", *QUICK)
     assert Path(ran.json("sweep.json")["cells"][0]["run"]) == plain.folder
     assert "cells: 1 done before, 1 done" in ran.out
+    assert "> All repeats have the same scores" in ran.text("report.md")
     assert "One run is enough (cell 0, 1)" in ran.text("report.md")
     assert "note: all repeats have the same scores" in ran.out
     refused(kgqa("run", "-m", "method=golden", "repeats=0", *QUICK), "repeats")
