@@ -116,7 +116,12 @@ class Section:
     def numeric_columns(self) -> list[bool]:
         """Return for each column of a table with a header whether all its cells are numbers."""
         columns = zip(*self.rows, strict=True) if self.header else ()
-        return [all(cell[:1] in _NUMBER_START for cell in column) for column in columns]
+        return [all(map(_is_number, column)) for column in columns]
+
+
+def _is_number(cell: str) -> bool:
+    """Return whether a cell starts with a number and is no list, such as "3 (cell 0); 5 (cell 1)"."""
+    return cell[:1] in _NUMBER_START and ";" not in cell
 
 
 def cell_text(value: Value) -> str:

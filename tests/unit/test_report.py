@@ -131,8 +131,8 @@ def rounded(value: Any) -> Any:
 
 
 def without_marks(html: str) -> str:
-    """Return HTML without the attributes of tables that only change how they look."""
-    return re.sub(r' (class="number"|data-(?:brief|head)="[^"]*")', "", unescape(html))
+    """Return HTML without what only changes how tables look."""
+    return re.sub(r' (class="number"|data-(?:brief|head)="[^"]*")|<wbr>', "", unescape(html))
 
 
 def csv_rows(file: Path) -> list[dict[str, str]]:
@@ -690,10 +690,21 @@ def test_small_p_values_are_numbers() -> None:
     assert Section("S", ("p",), [("<0.001",), ("0.040",)]).numeric_columns() == [True]
 
 
+def test_list_of_values_is_no_number() -> None:
+    section = Section("S", ("key", "values"), [("method.beam", "3 (cell 0); 5 (cell 1)")])
+    assert section.numeric_columns() == [False, False]
+
+
 def test_notes_are_below_and_warnings_above_the_table() -> None:
     section = Section("S", ("name",), [("row",)], ("**Warning**: careful.", "Scores in percent."))
     page = notebook_html("", [section])
     assert page.index("careful") < page.index("row") < page.index("Scores in percent")
+
+
+def test_keys_can_break_after_their_dots() -> None:
+    page = notebook_html("", [Section("S", (), [("models.<b>.class", "a.b")])])
+    assert "models.<wbr>&lt;b&gt;.<wbr>class" in page
+    assert ">a.b<" in page
 
 
 def test_labels_avoid_the_frontier() -> None:

@@ -984,6 +984,29 @@ def test_table_of_a_sweep_fits_a_phone(browser: Browser, folder: Path) -> None:
     assert browser.value(f"{tables}.every(each => each.scrollWidth <= each.clientWidth)")
 
 
+def test_values_of_all_tables_start_at_one_place(
+    browser: Browser, folder: Path, keys: dict[str, str]
+) -> None:
+    browser.open(folder / "outputs" / keys["trace"] / "report.html")
+    browser.value("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    cells = "[...document.querySelectorAll('table.text:not(.settings) tr:first-child td')]"
+    starts = browser.value(f"{cells}.map((each) => each.getBoundingClientRect().left)")
+    assert len(starts) > 2
+    # a name can be longer than the others
+    assert max(starts) - min(starts) < 120
+
+
+def test_table_of_repeats_fits_a_phone(browser: Browser, repeated: Path) -> None:
+    browser.resize(390, 844)
+    report = repeated / "outputs/sweeps/rep/report.html"
+    browser.open(report, ready="document.readyState === 'complete'")
+    browser.value("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    titles = browser.value("[...document.querySelectorAll('h2')].map((each) => each.textContent)")
+    assert [title for title in titles if title.startswith("Repeats: ")]
+    wide = "[...document.querySelectorAll('.wide')].filter((each) => each.scrollWidth > each.clientWidth)"
+    assert browser.value(f"{wide}.map((each) => each.textContent)") == []
+
+
 def test_status_breaks_between_words(browser: Browser, viewing: Viewing) -> None:
     browser.resize(900, 844)
     browser.value("document.querySelector('td.status').textContent = '○ not finished'")
