@@ -96,6 +96,13 @@ def test_filter_without_a_match_is_explained(text: str, remark: str) -> None:
     assert table.explain_no_match(ROWS, text) == remark
 
 
+def test_filter_suggests_values_of_its_key() -> None:
+    settings: Any = {"method": "trace", "method.ranker": "true"}
+    rows = [row("one", **settings)]
+    remark = table.explain_no_match(rows, "method=trcae")
+    assert remark == "No run has method=trcae. Did you mean method=trace?"
+
+
 @pytest.mark.parametrize(
     ("rows", "example"),
     [(ROWS[2:], "key=value"), ([row("a", method="kgp"), *ROWS], "method=trace")],
@@ -106,7 +113,7 @@ def test_filter_has_an_example_of_the_runs(rows: list[Row], example: str) -> Non
 
 
 def test_page_explains_a_filter_without_a_match(viewing: Viewing) -> None:
-    assert "No run has method=trase. Did you mean method=trace or" in viewing.get(
+    assert "No run has method=trase. Did you mean method=trace?" in viewing.get(
         "/?filter=method%3Dtrase"
     )
     assert "No run has" not in viewing.get("/?filter=method%3Dtrace")

@@ -577,6 +577,9 @@ def explain_no_match(rows: Sequence[Row], text: str) -> str:
     rows = [row for row in rows if has_words(row, others)] or rows
     if "=" in word:
         choices = {pair for row in rows for pair in _list_pairs(row)}
+        # a misspelled value of a known key
+        key = f"{word.partition('=')[0]}="
+        choices = {pair for pair in choices if pair.startswith(key)} or choices
     else:
         choices = {name for row in rows for name in row.key.split("/")}
     if any(sign in word for sign in "<>"):
