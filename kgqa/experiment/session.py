@@ -249,7 +249,7 @@ class Runner:
             on_last_start=self._ending.set,
         )
         started = time.monotonic()
-        programs = with_search_program(programs, self._inputs.searches)
+        programs = with_search_program(self.ledger.count_starts(programs), self._inputs.searches)
         try:
             yield from self._scheduler.run(programs, streaming=self.engines.streaming())
         except EngineDied:

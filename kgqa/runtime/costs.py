@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kgqa.artifacts.metrics import Cost, Costs, Flagged, RoleCost
 from kgqa.artifacts.schema import extend
@@ -23,6 +23,7 @@ from kgqa.types import Json, Usage
 if TYPE_CHECKING:
     from kgqa.engines.weights import Prices
 
+T = TypeVar("T")
 PriceOf = Callable[[str], "Prices | None"]  # by role; None: unknown
 
 
@@ -95,6 +96,8 @@ class Ledger:
     paid: dict[str, Tally] = field(default_factory=dict)
     # that paid calls waited for their engines, in sum
     queue_seconds: float = 0.0
+    # programs that have started
+    starts: int = 0
     answered: Counter[str] = field(default_factory=Counter)  # by kind of call
     ranked_texts: int = 0
     hits: Counter[str] = field(default_factory=Counter)
@@ -102,6 +105,12 @@ class Ledger:
     seconds: dict[str, float] = field(default_factory=dict)
     price: PriceOf = lambda role: None  # noqa: ARG005 - no prices
     watch: Callable[[], None] = lambda: None  # called after each call
+
+    def count_starts(self, programs: Iterable[T]) -> Iterator[T]:
+        """Yield programs, and count each when the scheduler starts it."""
+        for program in programs:
+            self.starts += 1
+            yield program
 
     def add(self, record: CallRecord) -> None:
         """Count a call. An inner one is not part of the method's cost, like those of the stage before the questions."""

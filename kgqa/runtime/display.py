@@ -80,7 +80,17 @@ class Stage:
         left = self.seconds_left()
         time_left = self._describe_start() if left is None else f"{duration(left)} left"
         ended = f"{self.ended:,}" if self.count is None else f"{self.ended:,}/{self.count:,}"
-        return [ended, *self._failures(), time_left, *self._rates(), *self._count_texts()]
+        # programs of many calls run together: these counts move long before the first of them ends
+        in_work = self.ledger.starts - self.ended
+        return [
+            ended,
+            *([f"{in_work:,} in work"] if in_work > 0 else []),
+            *self._failures(),
+            time_left,
+            *self._count_calls(),
+            *self._rates(),
+            *self._count_texts(),
+        ]
 
     def describe(self) -> str:
         """Return a line about a running stage."""
@@ -97,7 +107,7 @@ class Stage:
     def summary(self) -> str:
         """Return a line about a finished stage."""
         title = f"{self.title}: {self.count:,} in {duration(time.monotonic() - self.started)}"
-        return " · ".join([title, *self._failures(), *self._rates()])
+        return " · ".join([title, *self._failures(), *self._rates(), *self._count_calls()])
 
     def _failures(self) -> list[str]:
         return [f"{self.failed:,} failed"] if self.failed else []
@@ -109,23 +119,24 @@ class Stage:
         texts = self.ledger.ranked_texts
         return [f"{pluralize(texts, 'text')} ranked"] if texts else []
 
-    def _rates(self) -> list[str]:
-        """Return new calls and tokens per second, and the calls that failed or were cached."""
-        seconds = max(time.monotonic() - self.started, 1e-9)
-        method, new = (
-            total(list(tallies.values())) for tallies in (self.ledger.method, self.ledger.paid)
-        )
+    def _count_calls(self) -> list[str]:
+        """Return the number of calls, with those that failed or were cached."""
+        method = total(list(self.ledger.method.values()))
         if not method.calls:
             return []
         failed = f"{method.failed:,} failed, " if method.failed else ""
         cached = f"{100 * method.hits / method.calls:.0f} % cached"
-        hits = f"{pluralize(method.calls, 'call')}, {failed}{cached}"
+        return [f"{pluralize(method.calls, 'call')}, {failed}{cached}"]
+
+    def _rates(self) -> list[str]:
+        """Return new calls and tokens per second."""
+        seconds = max(time.monotonic() - self.started, 1e-9)
+        new = total(list(self.ledger.paid.values()))
         if not new.calls:
-            return [hits]
+            return []
         return [
             _rate(new.calls / seconds, "calls"),
             _rate(new.usage.tokens / seconds, "tokens"),
-            hits,
         ]
 
 

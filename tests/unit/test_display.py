@@ -237,11 +237,36 @@ def test_stage_shows_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
     stage.ledger.method["extractor"] = stage.ledger.paid["extractor"] = Tally(1, Usage(90, 0, 9))
     stage.finish(failed=False)
     assert stage.describe().startswith(
-        "passages 1/478 · 4.0 h left · 2.0 calls/min · 3.3 tokens/s · 1 call, 0 % cached"
+        "passages 1/478 · 4.0 h left · 1 call, 0 % cached · 2.0 calls/min · 3.3 tokens/s"
     )
     stage.finish(failed=True)
     assert stage.describe().startswith("passages 2/478 · 1 failed · 2.0 h left · ")
     assert stage.summary().startswith("passages: 478 in 30 s · 1 failed · 2.0 calls/min")
+
+
+def test_stage_counts_programs_in_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kgqa.runtime.display.time.monotonic", lambda: 1_030.0)
+    stage = Stage("questions", 478, started=1_000, paying_since=1_000)
+    programs = stage.ledger.count_starts(["a", "b", "c"])
+    assert (next(programs), next(programs)) == ("a", "b")
+    assert stage.describe() == "questions 0/478 · 2 in work · started 30 s ago"
+    stage.finish(failed=False)
+    assert stage.parts()[:2] == ["1/478", "1 in work"]
+    stage.finish(failed=False)
+    assert "in work" not in stage.describe()
+
+
+def test_calls_fit_next_to_the_bar_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kgqa.runtime.display.time.monotonic", lambda: 1_030.0)
+    stage = Stage("questions", 478, Ledger(starts=64), started=1_000, paying_since=1_000)
+    call = Choose(Prompt("trace/select", (Message("user", "Which?"),)), ("A", "B"), role="reader")
+    stage.ledger.add(CallRecord((0,), call, Choice((-0.1,), usage=Usage(90, 0, 9)), cached=False))
+    bars = _bars(Console(width=80, file=io.StringIO()))
+    bars.add_task("questions", total=478, stage=stage)
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as output:
+        console.print(bars.get_renderable())
+    assert "0/478 · 64 in work · started 30 s ago · 1 call" in output.get()
 
 
 def test_failed_calls_are_not_shown_as_cached() -> None:
