@@ -24,7 +24,11 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TextIO
 
+from kgqa.artifacts.run import SWEEP
 from kgqa.artifacts.schema import Artifact, Number, read
+from kgqa.artifacts.sweep import Sweep, cell_file
+from kgqa.config.files import load_yaml
+from kgqa.config.settings import list_reported_settings
 from kgqa.errors import BudgetSpent, DataError, StorageError, UsageError, note
 from kgqa.runtime.costs import Ledger, Spent
 from kgqa.runtime.display import Display, Stage
@@ -124,7 +128,8 @@ def _is_alive(pid: int) -> bool:
 def read_heartbeats(root: Path | None = None) -> list[Heartbeat]:
     """Return all work below `outputs/` or another folder, the oldest first.
 
-    Without stopped work of which the folder was removed, for example because no call was paid.
+    Without stopped work of which the folder was removed, for example because no call was paid, and without stopped
+    sweeps that another sweep has finished.
     """
     beats, home = [], (root or outputs()).parent
     for file in _folder(root).glob("*.json"):
@@ -133,9 +138,44 @@ def read_heartbeats(root: Path | None = None) -> list[Heartbeat]:
             beat = read(Heartbeat, file)
             if time.time() - beat.updated > FORGOTTEN:
                 file.unlink()
-            elif beat.is_running or (home / beat.folder).exists():
+            elif beat.is_running or _is_open(home / beat.folder, beat.what):
                 beats.append(beat)
     return sorted(beats, key=lambda beat: (beat.started, beat.folder))
+
+
+def _is_open(folder: Path, what: str) -> bool:
+    """Return whether stopped work can be continued."""
+    return folder.exists() and not (what == "sweep" and _is_finished_elsewhere(folder))
+
+
+def _is_finished_elsewhere(path: Path) -> bool:
+    """Return whether another finished sweep has the cells of this one, perhaps with another server or timeout."""
+    with suppress(UsageError, OSError):
+        sweep = Sweep.read(path)
+        others = {file.parent for file in path.parent.glob(f"*/{SWEEP}")} - {path}
+        # written when a sweep ends
+        ended = (other for other in others if (other / "report.html").is_file())
+        return any(_has_finished(other, sweep) for other in ended)
+    return False
+
+
+def _has_finished(path: Path, sweep: Sweep) -> bool:
+    # a damaged sweep has no cells
+    with suppress(UsageError, OSError):
+        other = Sweep.read(path)
+        return (
+            (other.is_complete and other.search == sweep.search)
+            and {cell.run for cell in sweep.cells} <= {cell.run for cell in other.cells}
+            # a run can have had other questions
+            and _read_settings(sweep) <= _read_settings(other)
+        )
+    return False
+
+
+def _read_settings(sweep: Sweep) -> set[str]:
+    """Return the settings of each cell that can change its answers."""
+    files = (cell_file(sweep.path, cell.number, "yaml") for cell in sweep.cells)
+    return {json.dumps(list_reported_settings(load_yaml(file)), sort_keys=True) for file in files}
 
 
 def _folder(root: Path | None) -> Path:

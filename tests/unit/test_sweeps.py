@@ -35,6 +35,8 @@ from kgqa.report.shares import RunShares
 from kgqa.report.sweep_rows import SweepRow, find_frontier
 from kgqa.report.sweeps import choose_axes, compare_with_best, mark_best
 from kgqa.runtime.costs import Budget, Spent, limited
+from kgqa.runtime.display import QUIET
+from kgqa.runtime.monitor import monitor_work, read_heartbeats
 from kgqa.sweeps.cells import (
     check_settings,
     differing_settings,
@@ -47,6 +49,7 @@ from kgqa.sweeps.cells import (
 )
 from kgqa.sweeps.grid import SweepRequest
 from kgqa.sweeps.running import add_cells, open_sweep
+from kgqa.util.fs import replace_file
 from tests.unit.killing import contents, killed_at
 
 RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
@@ -549,6 +552,38 @@ def test_other_cells_are_another_sweep(
         close_folder(tmp_path, *seeds)
     names = {sweep_name([cell.frozen for cell in frozen_cells(*each)]) for each in (seeds, (1, 2))}
     assert len(names) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "seeds", "status", "is_listed"),
+    [
+        pytest.param("b", (1, 2, 3), "done", False, id="finished elsewhere"),
+        pytest.param("b", (1, 2), "failed", True, id="failed elsewhere"),
+        pytest.param("b", (1, 3), "done", True, id="other cells"),
+        pytest.param("a", (1, 2), "done", True, id="same folder"),
+    ],
+)
+def test_stopped_sweep_is_listed_until_finished(
+    path: str,
+    seeds: tuple[int, ...],
+    status: str,
+    is_listed: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sweeps = Path("outputs/sweeps")
+    with (
+        pytest.raises(KeyboardInterrupt),
+        monitor_work(QUIET, "sweep", sweeps / "a"),
+        open_folder(sweeps / "a", 1, 2),
+    ):
+        raise KeyboardInterrupt
+    close_folder(sweeps / path, *seeds)
+    for number in range(len(seeds)):
+        end(sweeps / path, number, status)
+    replace_file(sweeps / path / "report.html", "")
+    assert [beat.folder for beat in read_heartbeats()] == ["outputs/sweeps/a"] * is_listed
 
 
 def test_changed_values_are_named_as_typed() -> None:
