@@ -281,9 +281,9 @@ def test_groups_with_an_own_metric_and_a_judge_fit(
 
 
 def test_own_metric_is_next_to_the_answer(browser: Browser, own_folder: Path) -> None:
-    assert main(["new", "metric", "brevity"]) == 0
+    assert main(["new", "metric", "shortness"]) == 0
     assert main(["run", "method=golden", "dataset=demo", "engine=scripted", "limit=1"]) == 0
     [report] = own_folder.glob("outputs/demo/golden/*/*/report.html")
     browser.open(report, "#q=2hop__demo_01")
     wait_for_question(browser, "In which town was the architect")
-    assert "· Brevity " in browser.value("byId('question').textContent")
+    assert "· Shortness " in browser.value("byId('question').textContent")
