@@ -11,9 +11,10 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -164,35 +165,37 @@ def measure_call_cost(
 
 
 def measure_shards(repeats: int, questions: int = 2_000) -> Iterator[tuple[str, str, str]]:
-    """Yield the calls per CPU second of one process, and of two that answer a half each at the same time.
+    """Yield the calls per CPU second of one process, and of two that answer a half each, in turn and at the same time.
 
     They share a server with 64 slots and the call cache of their folder. Each process pays its start, and reads
-    all questions for the passages.
+    all questions for the passages. In turn shows what this costs; at the same time, they and the server also compete
+    for the cores of this machine.
     """
-    shards = {1: ("",), 2: ("shard=1/2", "shard=2/2")}
-    rates: dict[int, list[float]] = {count: [] for count in shards}
-    with (
-        serve_endpoint() as url,
-        tempfile.TemporaryDirectory() as name,
-        ThreadPoolExecutor() as pool,
-    ):
+    halves = ("shard=1/2", "shard=2/2")
+    # the parts of a run, and how many of them run at the same time
+    ways: dict[str, tuple[Sequence[str], int]] = {
+        "1": (("",), 1),
+        "2 in turn": (halves, 1),
+        "2 at the same time": (halves, 2),
+    }
+    rates: dict[str, list[float]] = {way: [] for way in ways}
+    with serve_endpoint() as url, tempfile.TemporaryDirectory() as name:
         command = build_command("ircot", write_questions(Path(name) / "all.jsonl", questions), url)
         command.remove("output_dir=run")
         for _ in range(repeats):
-            for count, parts in shards.items():
+            for way, (parts, together) in ways.items():
                 get_json(f"{url}/reset?slots=64&{TIMES}")
                 folder = Path(tempfile.mkdtemp(dir=name))
-                jobs = [
-                    pool.submit(measure_command, [*command, *filter(None, [part])], folder)
-                    for part in parts
-                ]
-                spent = sum(job.result().cpu for job in jobs)
-                rates[count].append(get_json(f"{url}/stats")["answered"] / spent)
-    for count, measured in rates.items():
+                commands = [[*command, *filter(None, [part])] for part in parts]
+                with ThreadPoolExecutor(together) as pool:
+                    used = pool.map(partial(measure_command, folder=folder), commands)
+                    spent = sum(each.cpu for each in used)
+                rates[way].append(get_json(f"{url}/stats")["answered"] / spent)
+    for way, measured in rates.items():
         values = " ".join(f"{rate:.0f}" for rate in measured)
-        ratio = f"{max(measured) / max(rates[1]):.2f}× one" if count > 1 else ""
+        ratio = f"{max(measured) / max(rates['1']):.2f}× one" if way != "1" else ""
         yield (
-            f"shards of a run: {count}",
+            f"shards of a run: {way}",
             f"{max(measured):.0f} calls a CPU second ({values})",
             ratio,
         )
