@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +21,8 @@ from kgqa.util.yaml_files import parse_yaml
 
 NO_TARGET = "must have the line _target_: MODULE.FUNCTION"
 MAX_ANSWER = 60  # characters in a message
+# a mean of shares that are all 1 can be 1.0000000000000002
+ROUNDING = 1e-9
 SAVED = "The answers are saved. Correct the metric, then run the same command again"
 KEYS = ("_target_", "label", "lower_is_better")
 
@@ -46,20 +49,35 @@ class OwnMetric:
         if answer is None:
             return None if self.lower_is_better else 0.0
         try:
-            share: Any = self.function(question, answer)
+            value: Any = self.function(question, answer)
         except Exception as error:
             cause = describe_error(error)
             end = "" if cause.endswith("?") else "."
             raise ConfigError(
                 f"{show_file(self.file)}: {_name_place(question, answer)}: {cause}{end} {SAVED}"
             ) from error
-        if share is None or (isinstance(share, int | float) and 0 <= share <= 1):
-            return None if share is None else float(share)
+        if value is None:
+            return None
+        number = _read_number(value)
+        if -ROUNDING <= number <= 1 + ROUNDING:
+            return min(max(0.0, number), 1.0)
         place = function_line(self.function)
         raise ConfigError(
-            f"{place}: {_name_place(question, answer)}: must return a number from 0 to 1 or None, not {share!r}. "
+            f"{place}: {_name_place(question, answer)}: must return a number from 0 to 1 or None, not {value!r}. "
             f"{SAVED}"
         )
+
+
+def _read_number(value: Any) -> float:
+    """Return a real number of any type, such as those of NumPy, Decimal and Fraction. NaN: it is none."""
+    # float() also reads text
+    if isinstance(value, str | bytes) or not hasattr(value, "__float__"):
+        return math.nan
+    try:
+        return float(value)
+    # of arrays, for example
+    except (ArithmeticError, RuntimeError, TypeError, ValueError):
+        return math.nan
 
 
 def _name_place(question: Question, answer: str) -> str:

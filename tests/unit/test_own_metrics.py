@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from kgqa.artifacts.metrics import Estimate, Metrics
@@ -29,7 +32,7 @@ QUESTION = Question("q1", "Who?", ("Ann",))
 
 def metric(value: object, *, lower_is_better: bool = False) -> OwnMetric:
     def function(question: Question, answer: str) -> Any:
-        if isinstance(value, Exception):
+        if isinstance(value, BaseException):
             raise value
         return value
 
@@ -56,7 +59,33 @@ def test_metric_is_a_share_or_undefined(value: float | None) -> None:
     assert share is None or type(share) is float
 
 
-@pytest.mark.parametrize("value", [-0.01, 1.01, 50, "1", float("nan")])
+@pytest.mark.parametrize(
+    ("value", "share"),
+    [
+        (np.float32(0.5), 0.5),
+        (np.float64(0.25), 0.25),
+        (np.int64(1), 1.0),
+        (np.bool_(True), 1.0),
+        (Decimal("0.1"), 0.1),
+        (Fraction(1, 4), 0.25),
+        (sum([0.1] * 3) / 0.3, 1.0),
+        (-1e-12, 0.0),
+    ],
+    ids=["float32", "float64", "int64", "bool", "Decimal", "Fraction", "above 1", "below 0"],
+)
+def test_every_real_number_is_a_share(value: object, share: float) -> None:
+    number = metric(value).share(QUESTION, "Ann")
+    assert (number, type(number)) == (share, float)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(-0.01, 1.01, 50, "1", np.str_("1"), float("nan"), float("inf")),
+        *(Decimal("sNaN"), np.array([0.5, 0.5]), 0.5j, [0.5]),
+    ],
+    ids=repr,
+)
 def test_other_values_of_a_metric_are_rejected(value: object) -> None:
     with pytest.raises(
         ConfigError,
