@@ -50,7 +50,8 @@ class OwnMetric:
             return None if self.lower_is_better else 0.0
         try:
             value: Any = self.function(question, answer)
-        except Exception as error:
+        # a metric that calls sys.exit() fails, too
+        except (Exception, SystemExit) as error:
             cause = describe_error(error)
             end = "" if cause.endswith("?") else "."
             raise ConfigError(

@@ -107,7 +107,7 @@ def redact(message: Any) -> str:
 
 def describe_error(error: BaseException) -> str:
     """Return the type and message of an error, and for an unexpected one its location, such as (mine.py:28)."""
-    text = f"{type(error).__name__}: {redact(error)}"
+    text = f"{type(error).__name__}: {redact(error)}".removesuffix(": ")
     if isinstance(error, KgqaError):
         return text
     frames = own_frames(error)

@@ -102,6 +102,24 @@ def test_error_of_a_metric_names_its_file_and_question() -> None:
 
 
 @pytest.mark.parametrize(
+    ("stop", "text"),
+    [(SystemExit(), "SystemExit"), (SystemExit(3), "SystemExit: 3")],
+    ids=["without a code", "with a code"],
+)
+def test_exit_of_a_metric_is_an_error_of_it(stop: SystemExit, text: str) -> None:
+    with pytest.raises(
+        ConfigError,
+        match=rf"question q1, answer 'Ann': {text} \(.*test_own_metrics\.py:\d+\)",
+    ):
+        metric(stop).share(QUESTION, "Ann")
+
+
+def test_interrupt_stops_a_metric() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        metric(KeyboardInterrupt()).share(QUESTION, "Ann")
+
+
+@pytest.mark.parametrize(
     ("lower_is_better", "share"), [(False, 0.0), (True, None)], ids=["higher", "lower"]
 )
 def test_failed_question_counts_as_the_worst_or_not(
