@@ -216,18 +216,20 @@ def skip_if_finished(cell: Cell, session: Session) -> bool:
 
 
 def check_metric(key: str, metric: str) -> None:
-    """Raise ConfigError if there is no such score, or a lower value of it is better."""
-    scores = [name for name, score in METRICS.items() if not score.lower_is_better]
-    choices = [*scores, "judge", "recall@K"]
+    """Raise ConfigError if there is no such score."""
+    choices = [*METRICS, "judge", "recall@K"]
     if metric in choices[:-1] or re.fullmatch(r"recall@[1-9]\d*", metric):
         return
     problem = f"{key}={metric}" if metric else f"{key}= is missing"
     hint = nearest(metric, choices)
-    if metric in METRICS:
-        problem += ": a lower value is better, and kgqa maximizes"
-    elif hint.startswith("Did"):
+    if hint.startswith("Did"):
         raise ConfigError(f"{problem}: no such score. {hint}")
     raise ConfigError(f"{problem}: choose from {', '.join(choices)}")
+
+
+def is_lower_better(metric: str) -> bool:
+    """Return whether the lowest value of a score of `check_metric` is the best."""
+    return metric in METRICS and METRICS[metric].lower_is_better
 
 
 def place_cells(cells: Sequence[Cell]) -> None:

@@ -31,6 +31,7 @@ from kgqa.sweeps.cells import (
     check_metric,
     freeze,
     freeze_cells,
+    is_lower_better,
     note_equal_repeats,
     place_cells,
     repeat_cells,
@@ -50,7 +51,7 @@ SEARCH_KEYS = ("hydra/sweeper", "hydra.sweeper.n_trials", "hydra.sweeper.seed")
 
 @dataclass(frozen=True)
 class SweepKeys:
-    """The keys under `sweep.`: the name of the folder, and the score that a search maximizes."""
+    """The keys under `sweep.`: the name of the folder, and the score by which a search chooses."""
 
     name: str | None = None
     metric: str | None = None
@@ -115,7 +116,7 @@ class SweepRequest:
     def _refuse_keys_without_effect(self) -> None:
         if self.keys.metric is not None:
             raise ConfigError(
-                f"sweep.metric={self.keys.metric}: only hydra/sweeper=optuna maximizes a score. Add it"
+                f"sweep.metric={self.keys.metric}: only hydra/sweeper=optuna searches by a score. Add it"
             )
         for override in self.hydra:
             if not override.startswith(("hydra/launcher=", "hydra/sweeper=", "hydra.launcher.")):
@@ -159,7 +160,7 @@ def run_search(request: SweepRequest, display: Display) -> SweepReport:
         raise ConfigError(
             "no values to search: set several values for a key, e.g. method.candidates='range(10,40)'"
         )
-    study = _create_study(seed)
+    study = _create_study(seed, str(request.keys.metric))
     base = compose_experiment([axis.override for axis in request.axes if not axis.swept])
     if base.settings.dry_run:
         raise ConfigError(
@@ -243,7 +244,7 @@ def _trials_and_seed(hydra: Sequence[str]) -> tuple[int, int]:
     return trials, check_value("hydra.sweeper.seed", values.get("hydra.sweeper.seed", "0"), Natural)
 
 
-def _create_study(seed: int) -> Optuna:
+def _create_study(seed: int, metric: str) -> Optuna:
     try:
         import optuna
     except ImportError as error:
@@ -251,7 +252,10 @@ def _create_study(seed: int) -> Optuna:
             f"hydra/sweeper=optuna needs optuna. Install it: {install_command('optuna')}"
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
+    return optuna.create_study(
+        direction="minimize" if is_lower_better(metric) else "maximize",
+        sampler=optuna.samplers.TPESampler(seed=seed),
+    )
 
 
 def _distribution(axis: Axis) -> Optuna:

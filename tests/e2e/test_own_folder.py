@@ -412,6 +412,27 @@ def test_lower_value_of_an_own_metric_wins(
 
 @pytest.mark.usefixtures("with_errors")
 @pytest.mark.parametrize(
+    ("command", "best"),
+    [
+        ("tune tune.metric=errors tune.dev=3 tune.test=3", "engine.rules=null (chosen)"),
+        (
+            "run -m hydra/sweeper=optuna sweep.metric=errors hydra.sweeper.n_trials=3 limit=3",
+            "best errors: 0.0 in cell",
+        ),
+    ],
+    ids=["tune", "search"],
+)
+def test_lowest_value_of_an_own_metric_is_chosen(kgqa: Run, command: str, best: str) -> None:
+    if "optuna" in command:
+        pytest.importorskip("optuna")
+    out = kgqa(
+        f"{command} method=golden dataset=demo engine=scripted engine.rules=rules.jsonl,null"
+    )
+    assert best in out
+
+
+@pytest.mark.usefixtures("with_errors")
+@pytest.mark.parametrize(
     "command",
     [
         "compare no_context golden metrics=errors",

@@ -23,7 +23,7 @@ from kgqa.report.section import Section, Value, markdown
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
 from kgqa.scoring.questions import METRICS
-from kgqa.sweeps.cells import check_metric, experiment_of, freeze, freeze_cells
+from kgqa.sweeps.cells import check_metric, experiment_of, freeze, freeze_cells, is_lower_better
 from kgqa.sweeps.launching import run_in_folder
 from kgqa.types import Json, Question
 from kgqa.util.digests import text_digest
@@ -98,14 +98,14 @@ class Tuning:
 
     @property
     def metric(self) -> tuple[str, str]:
-        """Return the score to maximize, and its key for messages."""
+        """Return the score to choose by, and its key for messages."""
         return self.keys.metric, "tune.metric"
 
     @property
     def label(self) -> str:
         """Return the name of the score in tables."""
         name = self.keys.metric
-        return METRICS[name].label if name in METRICS else name
+        return METRICS[name].title if name in METRICS else name
 
     @property
     def sets(self) -> tuple[str, ...]:
@@ -189,7 +189,8 @@ class Tuning:
             raise DataError(
                 f"no dev cell of {len(dev_cells)} has a score, the first: {dev_cells[0].error}"
             )
-        best = max(scored, key=lambda pair: pair[0])[1]  # the first of equal ones
+        choose = min if is_lower_better(self.keys.metric) else max
+        best = choose(scored, key=lambda pair: pair[0])[1]  # the first of equal ones
         test_cells = self.on_test(self.cells[best])
         run(
             test_cells, f"{name}-test", {"method.demonstration_set": self.sets} if self.sets else {}
