@@ -1,15 +1,19 @@
-"""Metrics of the user: a file `conf/metric/NAME.yaml` with a function of a question and its answer."""
+"""Metrics of the user: a file `conf/metric/NAME.yaml` with a function of a question and its answer.
+
+A function with a parameter `prediction` also gets the evidence, flags and figures of the answer.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from inspect import iscoroutinefunction, signature
 from pathlib import Path
 from typing import Any
 
+from kgqa.artifacts.predictions import Prediction
 from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.types import Question
 from kgqa.util.jsonio import encode_json
@@ -24,6 +28,8 @@ MAX_ANSWER = 60  # characters in a message
 # a mean of shares that are all 1 can be 1.0000000000000002
 ROUNDING = 1e-9
 SAVED = "The answers are saved. Correct the metric, then run the same command again"
+# the optional parameter of a metric
+PREDICTION = "prediction"
 KEYS = ("_target_", "label", "lower_is_better")
 
 
@@ -33,7 +39,7 @@ class OwnMetric:
 
     file: Path
     target: str  # MODULE.FUNCTION
-    function: Callable[[Question, str], float | None]
+    function: Callable[..., float | None]
     label: str
     lower_is_better: bool
 
@@ -41,15 +47,22 @@ class OwnMetric:
     def name(self) -> str:
         return self.file.stem
 
-    def share(self, question: Question, answer: str | None) -> float | None:
+    @cached_property
+    def _reads_prediction(self) -> bool:
+        return PREDICTION in signature(self.function).parameters
+
+    def share(self, question: Question, prediction: Prediction) -> float | None:
         """Return the share. A failed question counts as 0, or not at all where 0 is the best.
 
         Raises ConfigError: the function fails, or returns something else.
         """
+        answer = prediction.scored_answer
         if answer is None:
             return None if self.lower_is_better else 0.0
         try:
-            value: Any = self.function(question, answer)
+            # predictions.jsonl has no notes, so a finished run would get other scores with them
+            more = {PREDICTION: replace(prediction, notes={})} if self._reads_prediction else {}
+            value: Any = self.function(question, answer, **more)
         # a metric that calls sys.exit() fails, too
         except (Exception, SystemExit) as error:
             cause = describe_error(error)
@@ -142,7 +155,7 @@ def _load_metric(file: Path) -> OwnMetric:
     return OwnMetric(file, target, function, label, lower_is_better)
 
 
-def _import_function(file: Path, target: str) -> Callable[[Question, str], float | None]:
+def _import_function(file: Path, target: str) -> Callable[..., float | None]:
     """Return the function that a file names. Raise ConfigError if it is not one of a question and an answer."""
     if "." not in target:
         raise ConfigError(f"{file}: _target_={target}: write MODULE.FUNCTION")
@@ -153,7 +166,11 @@ def _import_function(file: Path, target: str) -> Callable[[Question, str], float
     if not callable(function) or isinstance(function, type):
         raise ConfigError(f"{file}: _target_={target}: not a function")
     try:
-        signature(function).bind("question", "answer")
+        parameters = signature(function)
+        more = {PREDICTION: ""} if PREDICTION in parameters.parameters else {}
+        parameters.bind("question", "answer", **more)
     except TypeError as error:
-        raise ConfigError(f"{function_line(function)}: must take (question, answer)") from error
+        raise ConfigError(
+            f"{function_line(function)}: must take (question, answer) or (question, answer, prediction)"
+        ) from error
     return function  # type: ignore[no-any-return]

@@ -48,7 +48,7 @@ class OwnScores:
     the mean of the others would be that of other questions than EM's.
     """
 
-    def __init__(self, answers: Mapping[str, tuple[Question, str | None]]) -> None:
+    def __init__(self, answers: Mapping[str, tuple[Question, Prediction]]) -> None:
         self._answers = answers
         self._shares = dict[OwnMetric, Mapping[str, float | None]]()
         # by name of the metric
@@ -355,7 +355,7 @@ def score_questions(
 ) -> list[ScoredQuestion]:
     """Score the questions of a run in order. Raises as `score_question`."""
     rows = [score_question(question, predictions[question.id], profile) for question in questions]
-    own = OwnScores({row.id: (row.question, row.answer) for row in rows})
+    own = OwnScores({row.id: (row.question, row.prediction) for row in rows})
     right = {row.id: row.answerability == 1 for row in rows}
     return [
         replace(
@@ -400,7 +400,7 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
         contained,
         support,
         pool_support,
-        OwnScores({question.id: (question, answer)}),
+        OwnScores({question.id: (question, prediction)}),
     )
 
 

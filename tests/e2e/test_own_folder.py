@@ -538,7 +538,9 @@ def test_metric_of_other_parameters_is_named(kgqa: Run, tmp_path: Path, paramete
     (tmp_path / "conf" / "metric").mkdir(parents=True)
     (tmp_path / "conf" / "metric" / "one.yaml").write_text("_target_: mine.one\n")
     out = kgqa("run method=golden dataset=demo engine=scripted limit=3")
-    assert out == "kgqa: mine.py:1: must take (question, answer)\n"
+    assert out == (
+        "kgqa: mine.py:1: must take (question, answer) or (question, answer, prediction)\n"
+    )
 
 
 def test_new_metric_is_scored_without_new_calls(kgqa: Run, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from kgqa.util.redaction import function_line
 
 RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
 QUESTION = Question("q1", "Who?", ("Ann",))
+ANSWER = Prediction("q1", "Ann", evidence=("p1", "p2"), notes={"chains": []})
 
 
 def metric(value: object, *, lower_is_better: bool = False) -> OwnMetric:
@@ -49,12 +50,12 @@ def test_misspelled_attribute_of_a_question_has_a_hint() -> None:
     with pytest.raises(
         ConfigError, match=r"no attribute 'txt' .*\. Did you mean text\? The answers are saved"
     ):
-        mine.share(QUESTION, "Ann")
+        mine.share(QUESTION, ANSWER)
 
 
 @pytest.mark.parametrize("value", [0, 0.0, 0.25, 1, 1.0, True, None])
 def test_metric_is_a_share_or_undefined(value: float | None) -> None:
-    share = metric(value).share(QUESTION, "Ann")
+    share = metric(value).share(QUESTION, ANSWER)
     assert share == value
     assert share is None or type(share) is float
 
@@ -74,7 +75,7 @@ def test_metric_is_a_share_or_undefined(value: float | None) -> None:
     ids=["float32", "float64", "int64", "bool", "Decimal", "Fraction", "above 1", "below 0"],
 )
 def test_every_real_number_is_a_share(value: object, share: float) -> None:
-    number = metric(value).share(QUESTION, "Ann")
+    number = metric(value).share(QUESTION, ANSWER)
     assert (number, type(number)) == (share, float)
 
 
@@ -91,14 +92,14 @@ def test_other_values_of_a_metric_are_rejected(value: object) -> None:
         ConfigError,
         match=r"question q1, answer 'Ann': must return a number from 0 to 1 or None, not",
     ):
-        metric(value).share(QUESTION, "Ann")
+        metric(value).share(QUESTION, ANSWER)
 
 
 def test_error_of_a_metric_names_its_file_and_question() -> None:
     with pytest.raises(
         ConfigError, match=r"conf/metric/mine\.yaml: question q1, answer 'Ann': .*no such word"
     ):
-        metric(ValueError("no such word")).share(QUESTION, "Ann")
+        metric(ValueError("no such word")).share(QUESTION, ANSWER)
 
 
 @pytest.mark.parametrize(
@@ -111,12 +112,25 @@ def test_exit_of_a_metric_is_an_error_of_it(stop: SystemExit, text: str) -> None
         ConfigError,
         match=rf"question q1, answer 'Ann': {text} \(.*test_own_metrics\.py:\d+\)",
     ):
-        metric(stop).share(QUESTION, "Ann")
+        metric(stop).share(QUESTION, ANSWER)
 
 
 def test_interrupt_stops_a_metric() -> None:
     with pytest.raises(KeyboardInterrupt):
-        metric(KeyboardInterrupt()).share(QUESTION, "Ann")
+        metric(KeyboardInterrupt()).share(QUESTION, ANSWER)
+
+
+def test_metric_of_a_prediction_gets_what_is_saved() -> None:
+    saved: list[Prediction] = []
+
+    def function(question: Question, answer: str, prediction: Prediction) -> float:
+        saved.append(prediction)
+        return len(prediction.evidence or ()) / 4
+
+    mine = OwnMetric(Path("mine.yaml"), "mine.metric", function, "Mine", False)
+    assert mine.share(QUESTION, ANSWER) == 0.5
+    # the file of predictions has no notes
+    assert saved == [Prediction("q1", "Ann", evidence=("p1", "p2"))]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +139,12 @@ def test_interrupt_stops_a_metric() -> None:
 def test_failed_question_counts_as_the_worst_or_not(
     lower_is_better: bool, share: float | None
 ) -> None:
-    assert metric(1.0, lower_is_better=lower_is_better).share(QUESTION, None) == share
+    assert (
+        metric(1.0, lower_is_better=lower_is_better).share(
+            QUESTION, Prediction("q1", None, "failed")
+        )
+        == share
+    )
 
 
 @pytest.mark.parametrize(
