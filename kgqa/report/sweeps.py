@@ -143,7 +143,8 @@ class SweepReport:
         judges = _list_judges(group)
         for column in columns():
             figures = [row.measure(column) for row in group]
-            if any(figures):
+            # the title names the judge, also if it gave no verdict
+            if any(figures) or (column.label == JUDGE_ACCURACY and judges):
                 header.append(column.title)
                 shares = [row.shares(column.score) for row in group]
                 marked = mark_best(

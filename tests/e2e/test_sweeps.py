@@ -384,6 +384,14 @@ def test_judge_judges_every_cell(kgqa: Kgqa) -> None:
     assert "cells: 2 done" in kgqa(*TWO, judged[0], "judge=kgp").out  # the same runs, judged again
 
 
+def test_judge_without_verdicts_has_a_column(kgqa: Kgqa) -> None:
+    ran = kgqa(*TWO, "judge=three_way")
+    _, header, row, *_ = ran.out[ran.out.index("scripted · judge three_way") :].splitlines()
+    assert "judge accuracy" in header
+    assert row.split()[1] == "golden"
+    assert " – " in row
+
+
 def planned_calls(out: str) -> tuple[int, int]:
     line = next(line for line in out.splitlines() if line.startswith("all "))
     calls, new, *_ = re.findall(r"  ([\d,]+)(?=  )", line)
