@@ -30,6 +30,8 @@ _MOST = 40
 _PROMPT, _OWN_PROMPTS = "prompt ", "prompts/"
 _HASHED_PROMPT = re.compile(r"prompts/(\S+)\.j2 [0-9a-f]{6}\b")
 _HASH = re.compile(r"[0-9a-f]{12,64}")
+# values of a setting that is not set, such as sample=null and engine.rules=[]
+_UNSET: tuple[Json, ...] = (None, "", [], {})
 # of a hash
 _DIGITS = 6
 
@@ -161,7 +163,7 @@ def _name_keys(folders: Sequence[Path], method: str, *, has_files: bool) -> list
         [
             f"{_name_key(key, method)} {_show_value(run[key])}"
             for key in reversed(keys.values())
-            if key in run
+            if run.get(key) not in _UNSET
         ]
         for run in runs
     ]

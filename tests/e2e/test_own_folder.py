@@ -866,6 +866,13 @@ def test_runs_with_other_prompts_differ_in_the_list(kgqa: Run, tmp_path: Path) -
     assert titles == {f"golden · {name}" for name in folders}
 
 
+def test_setting_without_a_value_is_not_listed(kgqa: Run) -> None:
+    for count in ("limit=2", "sample=2"):
+        kgqa(f"run method=golden dataset=demo engine=scripted {count}")
+    titles = {row.title for row in name_rows(read_rows(Path("outputs")))}
+    assert titles == {"golden", "golden · sample 2"}
+
+
 def test_variants_of_a_prompt_have_hashes(kgqa: Run, tmp_path: Path) -> None:
     kgqa("new prompt reader/answer")
     template = tmp_path / "prompts/reader/answer.j2"

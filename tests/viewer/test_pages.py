@@ -377,6 +377,16 @@ def test_run_is_named_by_what_separates_it_from_cells() -> None:
     assert single.title == "trace · answer 50"
 
 
+def test_mean_next_to_a_run_is_no_setting() -> None:
+    rows = [
+        replace(row("mean", kind="mean", repeat="mean", beam="3"), sweep="a", axes=("repeat",)),
+        replace(row("other", kind="mean", repeat="mean", beam="5"), sweep="b", axes=("repeat",)),
+        replace(row("run", repeat="1", beam="3"), sweep="c", axes=("method",)),
+    ]
+    titles = [each.title for each in table.name_rows(rows)]
+    assert titles == ["trace · beam 3", "trace · beam 5", "trace"]
+
+
 def test_cells_of_two_sweeps_differ_in_a_prompt(tmp_path: Path) -> None:
     words = ("run", "-m", "method=no_context,golden", "limit=1", *QUICK)
     assert run_in(tmp_path, *words, "sweep.name=before").code == 0

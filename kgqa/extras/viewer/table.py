@@ -460,9 +460,7 @@ def name_rows(rows: Sequence[Row]) -> list[Row]:
     titles = [_title(row, *keys[row.sweep, row.method, row.dataset]) for row in rows]
     named = [
         # only finished runs have manifests
-        NamedRun(
-            title, row.method, row.folder, (row.dataset, row.model) if row.settings else row.key
-        )
+        NamedRun(title, row.method, row.folder, _find_place(row) if row.settings else row.key)
         for row, title in zip(rows, _add_settings(rows, titles), strict=True)
     ]
     titles = add_reasons(named, "differs in {}")
@@ -472,7 +470,7 @@ def name_rows(rows: Sequence[Row]) -> list[Row]:
 def _add_settings(rows: Sequence[Row], titles: Sequence[str]) -> list[str]:
     """Return the titles. Equal ones have the settings by which their runs differ: sweeps vary others."""
     named = list(titles)
-    places = [(row.dataset, row.model, title) for row, title in zip(rows, titles, strict=True)]
+    places = [(_find_place(row), title) for row, title in zip(rows, titles, strict=True)]
     for numbers in group_texts(enumerate(places)).values():
         settings = [rows[each].settings for each in numbers if rows[each].settings]
         keys = [key for key in find_differing(settings) if not key.startswith(_IN_COLUMNS)]
@@ -481,6 +479,11 @@ def _add_settings(rows: Sequence[Row], titles: Sequence[str]) -> list[str]:
             values = {key: rows[number].settings[key] for key in short if rows[number].settings}
             named[number] = SEPARATOR.join(filter(None, (titles[number], name_by_settings(values))))
     return named
+
+
+def _find_place(row: Row) -> tuple[str, str, str]:
+    """Return what other columns show of a row, and its kind. A mean is marked, so that no run needs another name."""
+    return row.dataset, row.model, row.kind
 
 
 def _choose_settings(group: Sequence[Row], axes: Sequence[str]) -> tuple[list[str], bool]:
