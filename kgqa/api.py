@@ -44,6 +44,7 @@ from kgqa.experiment.explain import explain as explain_run
 from kgqa.experiment.plan import ComparisonPlan, Points, Probability, plan_comparison
 from kgqa.experiment.run import answer_unscored, execute
 from kgqa.experiment.session import Session
+from kgqa.experiment.significance import check_alpha, read_metrics
 from kgqa.methods.function import describe_function
 from kgqa.report.columns import warn_of_missing
 from kgqa.report.page import notebook_html
@@ -55,6 +56,7 @@ from kgqa.scoring.comparison import ALPHA, DIFFERENCE, HOLM, POWER, check_correc
 from kgqa.sweeps.grid import SweepRequest, run_sweep
 from kgqa.types import Json
 from kgqa.util.registry import load_registered
+from kgqa.util.validators import Natural
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,9 @@ class Run:
             ) from None
         return DataFrame(self.predictions)
 
-    def compare(
-        self, *others: Run | str | Path, profile: str | None = None, in_all: bool = False
-    ) -> Comparison:
-        """Compare this run with others on the same questions, see `kgqa.compare`."""
-        return compare(self, *others, profile=profile, in_all=in_all)
+    def compare(self, *others: Run | str | Path, **keys: Any) -> Comparison:
+        """Compare this run with others on the same questions. The keys are those of `kgqa.compare`."""
+        return compare(self, *others, **keys)
 
     @property
     def report(self) -> Path:
@@ -239,17 +239,17 @@ def plan(
     *runs: Run | str | Path,
     difference: float = DIFFERENCE,
     power: float = POWER,
-    profile: str | None = None,
+    scoring: str | None = None,
     seed: int = 0,
     baseline: Run | str | Path | None = None,
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
 ) -> ComparisonPlan:
     """Return how many questions show a difference between runs like these, and their cost: `kgqa plan`.
 
     The result shows its table, also in a notebook.
 
     Args:
-        runs, profile, baseline, metrics: as for `kgqa.compare`.
+        runs, scoring, seed, baseline, metrics: as for `kgqa.compare`.
         difference: the points to show.
         power: the probability to show them, above 0.05 and below 1.
 
@@ -264,10 +264,10 @@ def plan(
         [*find_rows(names).values()],
         points,
         probability,
-        profile,
-        seed=seed,
+        scoring,
+        seed=check_value("seed", seed, Natural),
         baseline=_name(baseline),
-        metrics=metrics,
+        metrics=read_metrics(metrics),
     )
 
 
@@ -275,7 +275,7 @@ def explain(
     run: Run | str | Path,
     baseline: Run | str | Path | None = None,
     *,
-    profile: str | None = None,
+    scoring: str | None = None,
     seed: int = 0,
 ) -> Explanation:
     """Return the causes of wrong answers of a run, with a baseline on the questions of both: `kgqa explain`.
@@ -288,7 +288,7 @@ def explain(
     folders, reference = find_repeats(str(_name(run))), _name(baseline)
     others = [] if reference is None else find_repeats(reference)
     refuse_repeated([*others, *folders])
-    return explain_run(folders, others, profile, seed=seed)
+    return explain_run(folders, others, scoring, seed=check_value("seed", seed, Natural))
 
 
 def evaluate(
@@ -336,13 +336,14 @@ def evaluate(
 
 def compare(
     *runs: Run | str | Path,
-    profile: str | None = None,
-    in_all: bool = False,
+    scoring: str | None = None,
+    common: bool = False,
     seed: int = 0,
+    difference: float = DIFFERENCE,
     alpha: float = ALPHA,
     correction: str = HOLM,
     baseline: Run | str | Path | None = None,
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
 ) -> Comparison:
     """Compare runs on the same questions with paired tests and flipped questions: `kgqa compare`.
 
@@ -350,28 +351,31 @@ def compare(
 
     Args:
         runs: two or more runs, or a sweep. Repeats are compared by their means: "SWEEP/METHOD" names those of a method.
-        in_all: compare only the questions that all runs have.
+        scoring: the rules of EM and F1, such as hotpotqa (default: those of the runs).
+        common: compare only the questions that all runs have.
+        seed: of the permutation test.
+        difference: the points for equality, and for which the number of questions is estimated.
         alpha: a difference with a lower corrected p-value is significant.
         correction: holm, bh (Benjamini and Hochberg) or none.
         baseline: compare only pairs with this run: a run, or its letter, its name in the heading, its method or folder.
-        metrics: compare only these, such as em and f1, own metrics or judge (default: all that have a test).
+        metrics: compare only these, such as "em,f1" or a list, own metrics or judge (default: all that have a test).
 
     Raises:
-        ConfigError: there is no such correction, baseline or metric, or the runs cannot be compared.
+        ConfigError: a value is out of range, there is no such baseline or metric, or the runs cannot be compared.
     """
-    check_correction(correction)
     names = _names(runs)
     places = find_places(names)
     _warn_of_cells(places)
     return compare_answers(
         find_rows(names),
-        profile,
-        seed=seed,
-        in_all=in_all,
-        alpha=alpha,
-        correction=correction,
+        scoring,
+        seed=check_value("seed", seed, Natural),
+        in_all=common,
+        difference=check_value("difference", difference, Points),
+        alpha=check_alpha(alpha),
+        correction=check_correction(correction),
         baseline=_name(baseline),
-        metrics=metrics,
+        metrics=read_metrics(metrics),
         missing=find_missing(places),
     )
 

@@ -23,12 +23,12 @@ from kgqa.artifacts.run import (
 )
 from kgqa.artifacts.sweep import find_missing, select_runs, warn_of_changed
 from kgqa.cli.commands import EXPORTS
-from kgqa.cli.significance import check_test, read_metrics
 from kgqa.cli.tables import Cells, style_text
 from kgqa.cli.terminal import Terminal
 from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, DataError, nearest, note
+from kgqa.experiment.significance import check_alpha, read_metrics
 from kgqa.report.changes import NamedRun, add_reasons, list_present_prompts
 from kgqa.report.columns import find_differing, group_texts, join_names, warn_of_missing
 from kgqa.report.exports import write_export, write_report
@@ -37,6 +37,7 @@ from kgqa.report.section import FILES
 from kgqa.report.sweeps import write_sweep_report
 from kgqa.report.warnings import warn_of_new_metrics
 from kgqa.runtime.monitor import Heartbeat, read_heartbeats
+from kgqa.scoring.comparison import ALPHA, HOLM, check_correction
 from kgqa.util.fs import replace_file
 from kgqa.util.text import duration
 
@@ -225,8 +226,9 @@ def _write_table(args: Namespace, form: str, terminal: Terminal) -> None:
     """Write a table for a paper, by default into the folder of the first run or sweep."""
     values = override_values(args.overrides)
     folders = [find_run(name, sweeps=True) for name in args.positionals]
-    metrics = read_metrics(values) or DEFAULT_METRICS
-    alpha, correction = check_test(values)
+    metrics = read_metrics(values.get("metrics", "")) or DEFAULT_METRICS
+    alpha = check_alpha(values.get("alpha", ALPHA))
+    correction = check_correction(values.get("correction", HOLM))
     missing = find_missing(folders)
     terminal.warn([*warn_of_missing(missing), *warn_of_changed(folders)])
     table = PaperTable(

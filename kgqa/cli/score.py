@@ -18,7 +18,6 @@ from kgqa.artifacts.sweep import (
     warn_of_changed,
 )
 from kgqa.cli.commands import CALIBRATION_KEYS, QUESTION_KEYS
-from kgqa.cli.significance import check_test, read_metrics
 from kgqa.cli.terminal import Terminal
 from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values, parse_override
@@ -46,10 +45,11 @@ from kgqa.experiment.evaluate import evaluate as evaluate_answers
 from kgqa.experiment.explain import explain as explain_run
 from kgqa.experiment.judging import explain_lost_verdicts
 from kgqa.experiment.plan import Points, Probability, plan_comparison
+from kgqa.experiment.significance import check_alpha, read_metrics
 from kgqa.report.columns import warn_of_missing
 from kgqa.report.evaluation import evaluation_sections, evaluations_section
 from kgqa.report.warnings import warn_of_new_metrics
-from kgqa.scoring.comparison import DIFFERENCE, POWER
+from kgqa.scoring.comparison import ALPHA, DIFFERENCE, HOLM, POWER, check_correction
 from kgqa.util.fs import replace_file
 from kgqa.util.validators import Natural
 
@@ -189,7 +189,7 @@ def plan(args: Namespace, terminal: Terminal) -> None:
         values.get("scoring"),
         seed=seed,
         baseline=values.get("baseline"),
-        metrics=read_metrics(values),
+        metrics=read_metrics(values.get("metrics", "")),
     )
     terminal.sections(planned.heading, planned.sections)
     if planned.command:
@@ -220,8 +220,9 @@ def compare(args: Namespace, terminal: Terminal) -> None:
     """Compare runs on the same questions."""
     values = override_values(args.overrides)
     seed = check_value("seed", values.get("seed", "0"), Natural)
-    difference = check_value("difference", values.get("difference", f"{DIFFERENCE:g}"), Points)
-    alpha, correction = check_test(values)
+    difference = check_value("difference", values.get("difference", DIFFERENCE), Points)
+    alpha = check_alpha(values.get("alpha", ALPHA))
+    correction = check_correction(values.get("correction", HOLM))
     places = find_places(args.positionals)
     missing = find_missing(places)
     terminal.warn([*warn_of_missing(missing), *warn_of_changed(places)])
@@ -239,7 +240,7 @@ def compare(args: Namespace, terminal: Terminal) -> None:
         alpha=alpha,
         correction=correction,
         baseline=values.get("baseline"),
-        metrics=read_metrics(values),
+        metrics=read_metrics(values.get("metrics", "")),
         in_all=args.common,
         flips=flips,
         missing=missing,

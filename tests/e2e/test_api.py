@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import kgqa
+from kgqa.cli.commands import BY_NAME
 from kgqa.cli.main import main
 from kgqa.config.overrides import format_override
 from kgqa.runtime.display import QUIET
@@ -29,6 +31,10 @@ pytestmark = pytest.mark.usefixtures("own_folder")
 
 def golden() -> kgqa.Run:
     return kgqa.run(method="golden", display=QUIET, **QUICK)
+
+
+def sweep_two() -> list[kgqa.Run]:
+    return kgqa.sweep(method=["golden", "no_context"], display=QUIET, **QUICK)
 
 
 def test_scores_of_a_run_have_that_of_its_judge() -> None:
@@ -181,6 +187,25 @@ def test_plan_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None
     assert "<table" in planned._repr_html_()
 
 
+def test_comparison_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    kgqa.sweep(name="main", method=["golden", "no_context"], display=QUIET, **QUICK)
+    compared = kgqa.compare("main", metrics="F1", scoring="hotpotqa", alpha=0.1, difference=5)
+    words = ["metrics=F1", "scoring=hotpotqa", "alpha=0.1", "difference=5", "--out", "c.json"]
+    assert compared.heading in run_command(capsys, "compare", "main", *words)
+    (row,) = json.loads(Path("c.json").read_text(encoding="utf-8"))["differences"]
+    assert json.loads(json.dumps(compared.rows))[0].items() <= row.items()
+    assert (row["metric"], row["alpha"]) == ("F1", 0.1)
+    assert kgqa.compare("main", metrics=["f1"], scoring="hotpotqa", alpha=0.1).rows == compared.rows
+
+
+@pytest.mark.parametrize("name", ["compare", "plan", "explain"])
+def test_keys_in_python_are_those_of_the_command(name: str) -> None:
+    keys = set(BY_NAME[name].own_keys)
+    assert (
+        keys <= signature(getattr(kgqa, name)).parameters.keys() <= {*keys, "run", "runs", "common"}
+    )
+
+
 def test_explanation_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     first, second = kgqa.sweep(method=["golden", "no_context"], display=QUIET, **QUICK)
     page = kgqa.explain(first, second, seed=3).write(first.folder)
@@ -323,6 +348,16 @@ def test_a_question_is_answered_over_ones_own_passages() -> None:
             lambda: kgqa.plan("nowhere", power=2),
             "power=2: must be above 0.05 and below 1",
             id="power",
+        ),
+        pytest.param(
+            lambda: kgqa.compare(*sweep_two(), alpha=2),
+            "alpha=2: must be above 0 and up to 0.5",
+            id="alpha",
+        ),
+        pytest.param(
+            lambda: kgqa.plan(*sweep_two(), metrics="f2"),
+            "metrics=f2: no score with a test",
+            id="metric as a text",
         ),
         pytest.param(
             lambda: kgqa.explain(golden(), golden()), "the same run twice", id="own baseline"

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.cli.significance import read_metrics
+from kgqa.experiment.significance import read_metrics
 from kgqa.report.comparison import ComparisonTable
 from kgqa.report.paper import Entry
 from kgqa.scoring.comparison import compare
@@ -105,4 +105,4 @@ def test_caption_counts_failed_questions_of_repeats_once() -> None:
     ],
 )
 def test_case_of_metric_names_does_not_count(text: str, names: tuple[str, ...]) -> None:
-    assert read_metrics({"metrics": text}) == names
+    assert read_metrics(text) == names
