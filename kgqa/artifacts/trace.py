@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import count
 from pathlib import Path
 from typing import Annotated, NamedTuple, TypeVar
@@ -16,7 +17,7 @@ from kgqa.artifacts.call_schema import check_call
 from kgqa.artifacts.manifest import check_hash
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import AGAIN, Artifact, Number, check_json
-from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.errors import ConfigError, DataError
 from kgqa.types import Json, Passage, Question, Usage
 from kgqa.util.fs import open_file
 from kgqa.util.jsonio import (
@@ -230,11 +231,12 @@ def find_question(folder: Path, question_id: str) -> TracedQuestion:
         if traced.question.id == question_id:
             return traced
         ids.append(traced.question.id)
-    if question_id.isdecimal():
-        hint = f"Name a question by its id. List them: kgqa show {folder}"
-    else:
-        hint = nearest(question_id, ids[:2000])
-    raise ConfigError(f"{question_id}: no such question in {folder}. {hint}")
+    similar = get_close_matches(question_id, ids, cutoff=0)
+    close = dict.fromkeys([*(each for each in ids if question_id in each), *similar])
+    raise ConfigError(
+        f"{question_id}: no such question among the {len(ids):,} of {folder}. "
+        f"The closest ids: {', '.join([*close][:3])}. List all: kgqa show {folder}"
+    )
 
 
 def read_frames(folder: Path) -> Iterator[tuple[int, TracedQuestion]]:

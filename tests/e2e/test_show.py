@@ -34,6 +34,14 @@ def test_long_answer_is_cut_without_calls(kgqa: Kgqa) -> None:
     assert len(kgqa("report", folder).out) < 1_000
 
 
+def test_unknown_question_has_close_ids(kgqa: Kgqa, run: str) -> None:
+    message = (
+        f"demo_03: no such question among the 3 of {run}. "
+        f"The closest ids: 3hop1__demo_03, 2hop__demo_02, 2hop__demo_01. List all: kgqa show {run}"
+    )
+    refused(kgqa("show", run, "demo_03"), message)
+
+
 def test_show_lists_questions_in_the_order_of_the_file(kgqa: Kgqa, run: str) -> None:
     lines = kgqa("show", run).out.splitlines()
     rows = [line.split() for line in lines if "hop" in line.split(" ")[0]]
