@@ -13,6 +13,7 @@ import kgqa as api
 from kgqa.extras.viewer.answers import compare_scores
 from kgqa.extras.viewer.table import expand_sweeps, read_rows
 from tests.e2e.conftest import QUICK, Ran, run_in, write_file
+from tests.viewer.viewing import Viewing
 
 # Both are right on the same questions. `fragile` fails on 9 of 36, of which `steady` has 5 right.
 METHODS = '''
@@ -129,10 +130,22 @@ def test_side_by_side_has_the_same_tests(
     monkeypatch.chdir(place)
     rows = {row.key: row for row in read_rows(Path("outputs"))}
     sweeps = [row for row in rows.values() if row.kind == "sweep"]
-    (first, *_), notes = compare_scores(expand_sweeps(sweeps, rows))
-    assert first.n == em["n"]
-    assert first.difference == pytest.approx(em["difference"])
-    assert notes == ["B failed on 9 of 36 questions, which count as wrong"]
+    tests = compare_scores(expand_sweeps(sweeps, rows))
+    assert tests.differences[0].n == em["n"]
+    assert tests.differences[0].difference == pytest.approx(em["difference"])
+    assert tests.notes == ["B failed on 9 of 36 questions, which count as wrong"]
+    compared = api.compare("two")
+    assert tests.answered == compared.answered
+    assert tests.answered[0].n == 27
+
+
+def test_page_side_by_side_has_the_answered_questions(place: Path) -> None:
+    viewing = Viewing.start(place)
+    page = viewing.get("/compare?run=sweeps/two")
+    viewing.interrupt()
+    table = page.partition("<summary>Sensitivity: ")[2].partition("</table>")[0]
+    assert 'data-head="failed">0  9</td>' in table
+    assert 'data-head="questions">27</td>' in table
 
 
 @pytest.mark.parametrize("command", ["compare", "plan"])

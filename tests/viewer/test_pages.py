@@ -558,10 +558,10 @@ def test_verdicts_of_one_judge_are_tested_side_by_side(
     runs = [find_row(tmp_path / "outputs", keys[name]) for name in ("no_context", "trace")]
     for run, judge in zip(runs, judges, strict=False):
         assert main(["evaluate", str(run.folder), f"judge={judge}"]) == 0
-    differences, notes = compare_scores(runs)
-    tests = {each.metric: each.means for each in differences}
-    assert tests.get("judge accuracy") == (tests["EM"] if judges == ("em", "em") else None)
-    assert [note in each for each in notes] == [True]
+    tests = compare_scores(runs)
+    means = {each.metric: each.means for each in tests.differences}
+    assert means.get("judge accuracy") == (means["EM"] if judges == ("em", "em") else None)
+    assert [note in each for each in tests.notes] == [True]
 
 
 def test_lower_score_wins_side_by_side(
@@ -571,7 +571,7 @@ def test_lower_score_wins_side_by_side(
     monkeypatch.setitem(BUILT_IN, "errors", errors)
     shutil.copytree(folder / "outputs", tmp_path / "outputs")
     runs = [find_row(tmp_path / "outputs", keys[name]) for name in ("no_context", "trace")]
-    wins = {each.metric: each.wins for each in compare_scores(runs)[0]}
+    wins = {each.metric: each.wins for each in compare_scores(runs).differences}
     assert wins["Errors"] == wins["EM"]
     assert wins["EM"][0] != wins["EM"][1]
 
@@ -592,7 +592,9 @@ def test_winner_follows_a_changed_metric(
     def count_wins(second: int, direction: str) -> tuple[int, int]:
         file.write_text(f"_target_: wordy.share\nlower_is_better: {direction}\n")
         os.utime(file, (second, second))
-        return next(each.wins for each in compare_scores(runs)[0] if each.metric == "wordy")
+        return next(
+            each.wins for each in compare_scores(runs).differences if each.metric == "wordy"
+        )
 
     higher, lower = count_wins(1, "false"), count_wins(2, "true")
     assert higher == lower[::-1]
@@ -653,8 +655,7 @@ def test_means_are_compared_over_all_repeats(
     monkeypatch.chdir(repeated)
     listed = {each.key: each for each in read_rows(repeated / "outputs")}
     runs = table.expand_sweeps([listed[key] for key in keys], listed)
-    differences, _ = compare_scores(runs)
-    assert differences == api.compare("rep").differences
+    assert compare_scores(runs).differences == api.compare("rep").differences
 
 
 @pytest.fixture(scope="module")

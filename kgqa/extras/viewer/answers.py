@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 from string import ascii_uppercase
+from typing import NamedTuple
 
 from kgqa.artifacts.evaluation import read_judged_metrics
 from kgqa.artifacts.predictions import PREDICTIONS
@@ -16,8 +17,10 @@ from kgqa.artifacts.trace import TRACE
 from kgqa.artifacts.verdicts import VERDICTS
 from kgqa.experiment.compare import (
     collect_shares,
+    compare_answered,
     count_failed,
     find_bounds,
+    find_failed,
     find_lower_better,
     name_runs,
     open_rows,
@@ -127,8 +130,21 @@ def warn_of_mixed_judges(runs: Sequence[Row]) -> list[str]:
     return [f"{MIXED_JUDGES}: {list_judges(judges)}."] if len(judges) > 1 else []
 
 
-def compare_scores(runs: Sequence[Row]) -> tuple[list[Difference], list[str]]:
-    """Return the paired tests of `kgqa compare` over the questions that all runs have, and notes.
+class Tests(NamedTuple):
+    """The paired tests of runs, and notes.
+
+    answered: the differences over the questions that both runs answered, if one of them failed some.
+    failed: the number of failed questions of each run.
+    """
+
+    differences: list[Difference]
+    answered: list[Difference]
+    failed: Mapping[str, int]
+    notes: list[str]
+
+
+def compare_scores(runs: Sequence[Row]) -> Tests:
+    """Return the paired tests of `kgqa compare` over the questions that all runs have.
 
     Runs are named by letters. The tests of a mean use all its repeats.
 
@@ -139,12 +155,12 @@ def compare_scores(runs: Sequence[Row]) -> tuple[list[Difference], list[str]]:
 
 
 @lru_cache(MAX_COMPARISONS)
-def _compare(
-    rows: Sequence[Sequence[Path]], _: Sequence[object]
-) -> tuple[list[Difference], list[str]]:
+def _compare(rows: Sequence[Sequence[Path]], _: Sequence[object]) -> Tests:
     named = name_runs(open_rows(rows), common=True)
     scores, notes = collect_shares(named)
     differences = compare_rows(
         scores, seed=0, bounds=find_bounds(named), lower_is_better=find_lower_better()
     )
-    return differences, [*count_failed(named), *notes]
+    answered = compare_answered(named, scores, differences, seed=0)
+    failed = {letter: len(questions) for letter, questions in find_failed(named).items()}
+    return Tests(differences, answered, failed, [*count_failed(named), *notes])

@@ -36,7 +36,7 @@ from kgqa.extras.viewer.table import (
     read_rows,
 )
 from kgqa.report.columns import explain_names
-from kgqa.report.evaluation import comparison_section
+from kgqa.report.evaluation import answered_section, comparison_section
 from kgqa.report.explorer import question_page, run_page
 from kgqa.report.page import SECTION_SCRIPTS, is_current, page_policy, template_environment
 from kgqa.report.run_report import notices, sections, title_with_settings
@@ -309,20 +309,25 @@ class Viewer:
         return _html(text, status)
 
 
-def _list_tests(runs: Sequence[Row]) -> tuple[Section, list[str]]:
-    """Return the paired tests, and notes. Without rows, but with the reason, if the runs cannot be compared."""
+def _list_tests(runs: Sequence[Row]) -> tuple[list[Section], list[str]]:
+    """Return the paired tests, and notes: without sections, but with the reason, if the runs cannot be compared."""
     try:
-        differences, notes = compare_scores(runs)
+        tests = compare_scores(runs)
     except (ConfigError, DataError) as error:
-        return Section("", (), ()), [f"No paired tests: {error}."]
+        return [], [f"No paired tests: {error}."]
     names = label_runs(
         {letter: row.title for letter, row in zip(ascii_uppercase, runs, strict=False)}
     )
-    questions = max((each.n for each in differences), default=0)
-    section = comparison_section(differences, DIFFERENCE, names, questions=questions)
+    questions = max((each.n for each in tests.differences), default=0)
+    section = comparison_section(tests.differences, DIFFERENCE, names, questions=questions)
     repeats = [REPEATS_TEXT] if any(row.kind == "mean" for row in runs) else []
     texts = (TESTS, *section.text[1:], *repeats)
-    return replace(section, text=texts), [f"{note[:1].upper()}{note[1:]}." for note in notes]
+    sections = [
+        replace(section, title="Paired tests", text=texts),
+        answered_section(tests.answered, names, tests.failed),
+    ]
+    notes = [f"{note[:1].upper()}{note[1:]}." for note in tests.notes]
+    return [each for each in sections if each.rows], notes
 
 
 def _link_others(row: Row, runs: Sequence[Row], side: Side, around: str) -> list[tuple[str, str]]:
