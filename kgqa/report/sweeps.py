@@ -292,7 +292,9 @@ class SweepReport:
         return [*self.tables, *(section for section in (*details, *listed) if section.rows)]
 
     def csv(self) -> str:
-        """Return one line per cell with figures as numbers. A score has columns for the ends of its interval.
+        """Return one line per cell with figures as numbers.
+
+        A score has columns for the ends of its interval, and for the number of questions that define it.
 
         As in the tables, scores that no cell has are omitted: noise is one of method=verify only.
         """
@@ -303,7 +305,10 @@ class SweepReport:
             if not column.score or any(column.measure(each.metrics) for each in self.done)
         ]
         ends = [
-            f"{column.label} {end}" for column in shares if column.score for end in ("low", "high")
+            f"{column.label} {end}"
+            for column in shares
+            if column.score
+            for end in ("low", "high", "questions")
         ]
         header = [
             "cell",
@@ -332,6 +337,7 @@ class SweepReport:
                         row |= {
                             f"{column.label} low": figure.low,
                             f"{column.label} high": figure.high,
+                            f"{column.label} questions": figure.fewer or run.metrics.questions,
                         }
             rows.append([row.get(name) for name in header])
         return csv_text(rows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -267,17 +269,32 @@ def test_note_on_fewer_questions_is_below_such_a_score(place: Path, worded: Path
     assert (" of 27 [" in ran.out, ran.out.count(note)) == (True, 1)
 
 
-def test_terminal_omits_the_note_on_columns_of_the_report(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def cited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ran]:
+    """Return the folder of a sweep of which one method cites passages and fails on 9 of 36 questions."""
+    folder = tmp_path_factory.mktemp("citing")
     # each name of a module is imported once
-    write_file(tmp_path / "citing_methods.py", METHODS)
-    write_file(tmp_path / "conf/method/citing.yaml", "_target_: citing_methods.Citing\n")
-    ran = run_in(
-        tmp_path, "run", "-m", "method=citing,golden", "max_failure_rate=1", "sweep.name=x", *QUICK
-    )
+    write_file(folder / "citing_methods.py", METHODS)
+    write_file(folder / "conf/method/citing.yaml", "_target_: citing_methods.Citing\n")
+    words = ("run", "-m", "method=citing,golden", "max_failure_rate=1", "sweep.name=x")
+    ran = run_in(folder, *words, *QUICK)
     assert ran.code == 0, ran.err
+    return folder / "outputs/sweeps/x", ran
+
+
+def test_terminal_omits_the_note_on_columns_of_the_report(cited: tuple[Path, Ran]) -> None:
+    sweep, ran = cited
     note = "of N: only N questions define the score."
     assert note not in ran.out
-    assert note in (tmp_path / "outputs/sweeps/x/report.md").read_text(encoding="utf-8")
+    assert note in (sweep / "report.md").read_text(encoding="utf-8")
+
+
+def test_csv_has_the_questions_of_each_score(cited: tuple[Path, Ran]) -> None:
+    sweep, _ = cited
+    assert run_in(sweep.parents[2], "report", "x", "--format", "csv").code == 0
+    rows = csv.DictReader(io.StringIO((sweep / "report.csv").read_text(encoding="utf-8")))
+    counts = {row["method"]: (row["EM questions"], row["support recall questions"]) for row in rows}
+    assert counts == {"citing": ("36", "27"), "golden": ("36", "36")}
 
 
 @pytest.fixture(scope="module")
