@@ -32,11 +32,13 @@ from kgqa.experiment.compare import share_questions
 from kgqa.experiment.evaluate import open_run
 from kgqa.experiment.explain import SIGNS, Explained
 from kgqa.experiment.explain import explain_answers as explain_run
+from kgqa.report.evaluation import difference_text
 from kgqa.reproduce.tables import PublishedTable, load_table
 from kgqa.scoring.comparison import ALPHA, Difference, compare, holm, mcnemar
 from kgqa.scoring.intervals import estimate
 from kgqa.scoring.published_delta import LEAST_DIFFERENCE
 from kgqa.scoring.questions import ScoredQuestion
+from kgqa.util.text import score_text
 
 PLOT = Path(__file__).with_name("results.svg.j2")
 REFERENCE = "all_documents"
@@ -287,9 +289,9 @@ def compare_with_reference(runs: Sequence[Shown]) -> Iterator[str]:
                 f"`{label}`",
                 str(f1.n),
                 f"{f1.means[1]:.1f}",
-                f"{f1.difference:+.1f} [{f1.low:+.1f}, {f1.high:+.1f}]",
+                difference_text(f1),
                 f"{p_f1:.3f}",
-                f"{em.difference:+.1f} [{em.low:+.1f}, {em.high:+.1f}]",
+                difference_text(em),
                 f"{em.wins[0]} : {em.wins[1]}",
                 f"{p_em:.3f}",
             ]
@@ -318,22 +320,30 @@ def compare_signs(runs: Sequence[Shown]) -> Iterator[str]:
             one, other = by.get((dataset, pair.first)), by.get((dataset, pair.second))
             ours += [(one, other)] if one and other else []
             here = compare_all((one, other))["F1"] if one and other else None
-            cells.append(show_sign(theirs[-1], here) if here else f"{theirs[-1]:+.1f} / –")
+            cells.append(
+                show_sign(theirs[-1], here) if here else f"{score_text(theirs[-1], '+')} / –"
+            )
         if not ours:
             continue
         whole = compare_all(*ours)["F1"] if len(ours) == len(DATASETS) else None
         mean = sum(theirs) / len(theirs)
-        total = f"{show_sign(mean, whole)}, [{whole.low:+.1f}, {whole.high:+.1f}]" if whole else "–"
+        total = f"{show_sign(mean, whole)}, {show_interval(whole)}" if whole else "–"
         yield table_row(
             [f"`{pair.first}` − `{pair.second}`", table.id.replace("/", ", "), *cells, total]
         )
 
 
+def show_interval(difference: Difference) -> str:
+    low, high = (score_text(end, "+") for end in (difference.low, difference.high))
+    return f"[{low}, {high}]"
+
+
 def show_sign(theirs: float, ours: Difference) -> str:
+    pair = f"{score_text(theirs, '+')} / {score_text(ours.difference, '+')}"
     if abs(theirs) < LEAST_DIFFERENCE:
-        return f"{theirs:+.1f} / {ours.difference:+.1f} (no order)"
+        return f"{pair} (no order)"
     same = "same" if theirs * ours.difference > 0 else "other"
-    return f"{theirs:+.1f} / {ours.difference:+.1f} {same if ours.low * ours.high > 0 else f'({same})'}"
+    return f"{pair} {same if ours.low * ours.high > 0 else f'({same})'}"
 
 
 def locate_answer(traced: TracedQuestion) -> dict[str, bool]:
@@ -390,10 +400,7 @@ def compare_variants(runs: Sequence[Shown]) -> Iterator[str]:
             [compare_all(*group)["F1"] for group in groups] if len(pairs) == len(DATASETS) else []
         )
         if differences:
-            cells = (
-                f"{each.difference:+.1f} [{each.low:+.1f}, {each.high:+.1f}]"
-                for each in differences
-            )
+            cells = map(difference_text, differences)
             yield table_row([label.removeprefix("trace, "), *cells])
 
 
