@@ -133,6 +133,8 @@ def plan_comparison(
     available = _count_questions(runs["A"][0], max(most, SMALL_DATASET) + 1)
     # the questions that the dataset has, if they are fewer than planned
     all_of_it = available if available is not None and available < most else None
+    # a pilot of the complete dataset would show the same as "all N show"
+    is_part = all_of_it != pilot_questions
     planned: list[tuple[Value, ...]] = []
     unknown = list[tuple[Difference, int]]()
     too_different = list[str]()
@@ -163,7 +165,7 @@ def plan_comparison(
                 cautious,
                 *of_all,
                 *_costs(pair, cautious and min(cautious, all_of_it or cautious)),
-                of_pilot_questions,
+                *([of_pilot_questions] if is_part else []),
                 pilot.n,
                 score_text(pilot.difference, "+"),
             )
@@ -171,7 +173,8 @@ def plan_comparison(
     needed_for = f"questions for {points_text(points)}"
     of_dataset = (f"all {all_of_it:,} show",) if all_of_it else ()
     costs_of_it = ("tokens", "model time", "USD")
-    of_pilot = ("pilot shows", "pilot questions", "pilot difference")
+    pilot_shows = ("pilot shows",) if is_part else ()
+    of_pilot = (*pilot_shows, "pilot questions", "pilot difference")
     header = ("runs", "metric", needed_for, "cautious", *of_dataset, *costs_of_it, *of_pilot)
     approximate = "the normal approximation"
     powers = (
@@ -215,7 +218,10 @@ def plan_comparison(
             )
             else []
         ),
-        Legend("pilot shows", "Pilot shows: the difference that the questions of the pilot show."),
+        *(
+            Legend(column, "Pilot shows: the difference that the questions of the pilot show.")
+            for column in pilot_shows
+        ),
         *([f"{NO_DIFFERENCE}: so few questions show no difference."] if _has_none(planned) else []),
         *_note_common(pilot_questions, chain.from_iterable(costs.values())),
     )

@@ -588,6 +588,8 @@ def test_plan_needs_no_more_than_the_dataset_has(kgqa: Kgqa, limit: int, advice:
     assert advice in planned
     assert "all 36 show" in planned
     assert "the cautious number, at most 36," in planned
+    # the same as "all 36 show" if the pilot has all
+    assert ("pilot shows" in planned) == (limit < 36)
 
 
 @pytest.mark.parametrize(
