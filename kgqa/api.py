@@ -24,6 +24,7 @@ from kgqa.artifacts.sweep import (
     find_repeats,
     find_rows,
     find_sweep_runs,
+    list_cell_commands,
     refuse_repeated,
     select_runs,
     warn_of_changed,
@@ -268,6 +269,7 @@ def plan(
         seed=check_value("seed", seed, Natural),
         baseline=_name(baseline),
         metrics=read_metrics(metrics),
+        commands=list_cell_commands(names),
     )
 
 

@@ -330,6 +330,21 @@ def select_runs(
     return [run for run in listed if run.folder.resolve() in folders]
 
 
+def list_cell_commands(texts: Iterable[str]) -> dict[Path, tuple[str, ...]]:
+    """Return the commands of the runs of sweeps that SWEEP, SWEEP/METHOD or SWEEP/NUMBER name.
+
+    The manifest of a run can have the command of another sweep, which used it later.
+    """
+    names = (name for text in texts for name in (text.rpartition("/")[0], text))
+    sweeps = (Sweep.read(folder) for name in names if (folder := find_sweep(name)))
+    return {
+        cell.run: ("kgqa", "run", *cell.overrides)
+        for sweep in sweeps
+        for cell in sweep.cells
+        if cell.run
+    }
+
+
 def find_sweep_runs(text: str) -> list[Path]:
     """Return the finished runs of the sweep with this name or path, in the order of its cells, [] if it names none.
 

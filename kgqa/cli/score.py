@@ -14,6 +14,7 @@ from kgqa.artifacts.sweep import (
     find_places,
     find_repeats,
     find_rows,
+    list_cell_commands,
     refuse_repeated,
     warn_of_changed,
 )
@@ -190,6 +191,7 @@ def plan(args: Namespace, terminal: Terminal) -> None:
         seed=seed,
         baseline=values.get("baseline"),
         metrics=read_metrics(values.get("metrics", "")),
+        commands=list_cell_commands(args.positionals),
     )
     terminal.sections(planned.heading, planned.sections)
     if planned.command:

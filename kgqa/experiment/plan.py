@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 
 from kgqa.artifacts.manifest import Manifest
@@ -89,10 +90,11 @@ def plan_comparison(
     seed: int = 0,
     baseline: str | None = None,
     metrics: Sequence[str] = (),
+    commands: Mapping[Path, Sequence[str]] = MappingProxyType({}),
 ) -> ComparisonPlan:
     """Return for each pair of pilot runs and each metric the questions needed and their cost.
 
-    rows, baseline, metrics: as for `compare_answers`.
+    rows, baseline, metrics: as for `compare_answers`. commands: of the runs of sweeps, see `list_cell_commands`.
 
     Raises:
         ConfigError: the runs have no question in common or different profiles, or there is no such baseline or metric.
@@ -232,8 +234,11 @@ def plan_comparison(
     if pilot_questions >= ENOUGH:
         wanted = max(cautious or 0 for _, cautious in plans)
         wanted = wanted if available is None else min(wanted, available)
-    manifests = [[Manifest.read(Path(run.name)) for run in repeats] for repeats in runs.values()]
-    command = _repeat_on(manifests, wanted) if wanted > pilot_questions else ""
+    folders = [[Path(run.name) for run in repeats] for repeats in runs.values()]
+    ran = [
+        [commands.get(folder) or Manifest.read(folder).command for folder in row] for row in folders
+    ]
+    command = _repeat_on(ran, wanted) if wanted > pilot_questions else ""
     return ComparisonPlan(heading, [section], command)
 
 
@@ -327,17 +332,18 @@ def _choose_pilot(available: int | None) -> int:
     return ENOUGH if available is None or available > SMALL_DATASET else available
 
 
-def _repeat_on(runs: Sequence[Sequence[Manifest]], questions: int) -> str:
-    """Return the command that runs all of these on more questions, or "" if their commands do not show it."""
+def _repeat_on(rows: Sequence[Sequence[Sequence[str]]], questions: int) -> str:
+    """Return the command that runs rows on more questions, or "" if their commands do not show it.
+
+    rows: the commands of each row and its repeats.
+    """
     limit = f"limit={questions}"
-    commands = [run.command for repeats in runs for run in repeats]
-    if any(command[:2] != ("kgqa", "run") or "-m" in command for command in commands):
+    commands = [command for repeats in rows for command in repeats]
+    if any(tuple(command[:2]) != ("kgqa", "run") or "-m" in command for command in commands):
         return ""
     values = []
-    for repeats in runs:
-        first, *others = [
-            override_values(word for word in each.command if "=" in word) for each in repeats
-        ]
+    for repeats in rows:
+        first, *others = [override_values(word for word in each if "=" in word) for each in repeats]
         # repeats=N sets the keys that differ
         own = {
             key: value

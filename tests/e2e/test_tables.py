@@ -676,6 +676,18 @@ def test_plan_repeats_runs_that_differ_in_much(kgqa: Kgqa) -> None:
     ) in planned.replace("\n", " ")
 
 
+def test_plan_of_a_sweep_has_the_keys_of_the_sweep(kgqa: Kgqa) -> None:
+    words = ("dataset=demo", "limit=4", *QUICK)
+    kgqa("run", "-m", "method=golden,no_context", *words, "sweep.name=mine")
+    planned = kgqa("plan", "mine").out
+    assert (
+        f"kgqa run -m method=golden,no_context dataset=demo {' '.join(QUICK)} limit=36" in planned
+    )
+    # the manifest of the shared run has the command of this sweep now
+    kgqa("run", "-m", "method=golden,all_documents", *words, "judge=em", "sweep.name=other")
+    assert kgqa("plan", "mine").out.splitlines()[-1] == planned.splitlines()[-1]
+
+
 def test_plan_needs_no_data(kgqa: Kgqa) -> None:
     """Test that a plan without the file of the questions does not count them."""
     demo = resources.files("kgqa.datasets").joinpath("demo.jsonl").read_text(encoding="utf-8")
