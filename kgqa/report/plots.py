@@ -19,8 +19,9 @@ BAR, LINE, GAP = 16, 16, 10
 NAME = 46  # characters on a line of a bar's name, which has two lines at most
 LEGEND_ROW = 18  # pixels of an entry
 _CHARACTER = 6.8  # pixels
-# pixels between two places of a line that labels avoid
-_STEP = 5
+# pixels between two places of a line that labels avoid, and between two labels
+_STEP, _SPACE = 5, 4
+_MOST_TICKS = 11  # of a logarithmic axis
 # points of a line from which on they are not marked
 _MANY = 40
 _Box = tuple[float, float, float, float]  # left, top, right, bottom
@@ -148,9 +149,17 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return powers of ten times 1, 2 and 5, from the last one not above `low` to the first one not below `high`."""
+    """Return powers of ten times 1, 2 and 5, from the last one not above `low` to the first one not below `high`.
+
+    If they would run together, return only powers of ten.
+    """
+    marks = _list_log_marks(low, high, (1, 2, 5))
+    return marks if len(marks) <= _MOST_TICKS else _list_log_marks(low, high, (1,))
+
+
+def _list_log_marks(low: float, high: float, factors: Sequence[int]) -> list[float]:
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    marks = [round(factor * 10.0**power, 10) for power in powers for factor in (1, 2, 5)]
+    marks = [round(factor * 10.0**power, 10) for power in powers for factor in factors]
     first = max(place for place, mark in enumerate(marks) if mark <= low)
     last = min(place for place, mark in enumerate(marks) if mark >= high)
     return marks[first : last + 1]
@@ -205,28 +214,45 @@ def lay_out_points(plot: Plot, width: int = WIDTH) -> dict[str, object]:
     if any(point.low is not None for point in points):
         ends += [0.0, 100.0]
     y = _Scale.of(ends, HEIGHT - BOTTOM, TOP)
-    legend = plot.series if len(plot.series) > 1 else ()
-    per_row = max(
-        1,
-        int(
-            (width - LEFT) / (30 + _CHARACTER * max((len(each.name) for each in legend), default=0))
+    legend, legend_height = _lay_out_legend(plot.series if len(plot.series) > 1 else (), width)
+    lines = [
+        *(box for series in plot.series for box in _line_boxes(series, x, y)),
+        *(
+            (x(point.x) - 3, y(point.high), x(point.x) + 3, y(point.low))
+            for point in points
+            if point.low is not None and point.high is not None
         ),
-    )
-    lines = [box for series in plot.series for box in _line_boxes(series, x, y)]
+    ]
     named = [point for point in points if point.label]
     places = [(x(point.x), y(point.y)) for point in named]
     labels, numbered = _place_names(places, [point.label for point in named], lines, width)
     keys = [line for number, name in numbered for line in _wrap_key(f"{number}: {name}", width)]
-    legend_height = 6 + LEGEND_ROW * math.ceil(len(legend) / per_row) if legend else 0
     size = {
         "width": width,
         "height": HEIGHT + legend_height + LEGEND_ROW * len(keys),
         "keys_top": HEIGHT + legend_height + 6,
-        "legend_top": HEIGHT + 6,
-        "legend_row": LEGEND_ROW,
-        "per_row": per_row,
+        "row": LEGEND_ROW,
     }
     return {"plot": plot, "x": x, "y": y, "labels": labels, "keys": keys, "legend": legend, **size}
+
+
+def _lay_out_legend(
+    series: Sequence[Series], width: int
+) -> tuple[list[tuple[Series, float, float, list[str]]], int]:
+    """Return each series with the place and the lines of its name, and the height of all."""
+    room = width - LEFT
+    longest = max((len(each.name) for each in series), default=0)
+    per_row = max(1, int(room / (30 + _CHARACTER * longest)))
+    entries, lines = list[tuple[Series, float, float, list[str]]](), 0
+    for number, each in enumerate(series):
+        column = number % per_row
+        name = textwrap.wrap(each.name, int((room - 14) / _CHARACTER)) or [""]
+        top = HEIGHT + 6 + LEGEND_ROW * lines
+        entries.append((each, round(LEFT + room / per_row * column, 1), top, name))
+        # only a name with its own row has several lines
+        if column == per_row - 1 or each is series[-1]:
+            lines += len(name)
+    return entries, 6 + LEGEND_ROW * lines if lines else 0
 
 
 def _line_boxes(series: Series, x: _Scale, y: _Scale) -> Iterator[_Box]:
@@ -253,6 +279,8 @@ def _place_names(
         numbers = {name: f"{number}" for number, name in enumerate(dict.fromkeys(others), 1)}
         labels = _place_labels(places, [numbers.get(name, name) for name in names], lines, width)
         if not named:
+            # the last resort: numbers on lines and intervals
+            labels = _place_labels(places, [numbers[name] for name in names], (), width)
             break
         named.pop()
     return labels, [(number, name) for name, number in numbers.items()]
@@ -276,6 +304,7 @@ def _place_labels(
         sides = ((x + 7, x + 7, "start"), (x - 7 - wide, x - 7, "end"))
         spots = [(*side, y + shift) for shift in (4, -6, 16) for side in sides]
         spots += [(x - wide / 2, x, "middle", y + shift) for shift in (-9, 19)]
+        spots += [(*side, y + shift) for shift in (-18, 28) for side in sides]
         for left, at, anchor, base in spots:
             box = (left, base - 10, left + wide, base + 2)
             is_inside = (
@@ -286,7 +315,7 @@ def _place_labels(
                 for other in boxes
             )
             if is_inside and is_free:
-                boxes.append(box)
+                boxes.append((box[0] - _SPACE, box[1] - 2, box[2] + _SPACE, box[3] + 2))
                 labels.append((round(at, 1), round(base, 1), label, anchor))
                 break
     return labels

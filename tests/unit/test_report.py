@@ -44,7 +44,16 @@ from kgqa.report.explorer import REFERENCE, abridge_call, pack, run_page
 from kgqa.report.exports import write_export, write_report
 from kgqa.report.flags import explain_flag
 from kgqa.report.page import mark_text, notebook_html, svg
-from kgqa.report.plots import NARROW, BarPlot, Plot, Point, Series, lay_out_bars, lay_out_points
+from kgqa.report.plots import (
+    NARROW,
+    BarPlot,
+    Plot,
+    Point,
+    Series,
+    lay_out_bars,
+    lay_out_points,
+    log_ticks,
+)
 from kgqa.report.questions import RunQuestions
 from kgqa.report.run_report import notices, sections, title_with_settings
 from kgqa.report.section import (
@@ -672,6 +681,10 @@ def test_ticks_of_a_phone_are_apart() -> None:
     assert min(float(x) - float(before) for (before, _), (x, _) in pairwise(shown)) > 9 * 6
 
 
+def test_many_ticks_of_costs_are_powers_of_ten() -> None:
+    assert log_ticks(22, 120_000) == [10, 100, 1_000, 10_000, 100_000, 1_000_000]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -705,6 +718,33 @@ def test_keys_can_break_after_their_dots() -> None:
     page = notebook_html("", [Section("S", (), [("models.<b>.class", "a.b")])])
     assert "models.<wbr>&lt;b&gt;.<wbr>class" in page
     assert ">a.b<" in page
+
+
+def test_names_avoid_intervals_and_each_other() -> None:
+    points = [Point(x, 50, 20, 80, f"method {x}") for x in (100, 120, 140, 500)]
+    layout: Any = lay_out_points(Plot("t", "x", "y", [Series("", points, 0, line=False)]))
+    boxes = [
+        (at - {"start": 0, "middle": 0.5, "end": 1}[anchor] * 6.8 * len(text), text)
+        for at, _, text, anchor in layout["labels"]
+    ]
+    places = [layout["x"](point.x) for point in points]
+    crossed = [
+        text
+        for left, text in boxes
+        for place in places
+        if left < place + 2 and place - 2 < left + 6.8 * len(text)
+    ]
+    assert (len(boxes), crossed) == (4, [])
+
+
+def test_long_names_of_a_legend_are_wrapped() -> None:
+    names = ["word " * 30, "a short name"]
+    series = [Series(name, [Point(1, 1), Point(2, 2)], 0) for name in names]
+    picture = svg(Plot("t", "x", "y", series), NARROW)
+    lines = re.findall(r'<text x="70.0" y="(\d+)">([^<]*)<', picture)
+    assert " ".join(text for _, text in lines) == " ".join(names).replace("  ", " ")
+    assert max(len(text) for _, text in lines) < (NARROW - 70) / 6.8
+    assert len({y for y, _ in lines}) == len(lines) > 3
 
 
 def test_labels_avoid_the_frontier() -> None:
