@@ -53,7 +53,7 @@ Probability = Annotated[
 ]
 REPEATS_TEXT = (
     "Repeats: the numbers are for as many repeats as those of the pilot. A spread between them that more questions do "
-    "not reduce counts if an F test shows it (p < 0.05)."
+    "not reduce counts if an F test shows it (p < 0.05), and has no cautious limit."
 )
 TOO_DIFFERENT = (
     "{rows}: the repeats differ by so much that no number of questions shows {points}. Use more repeats, e.g. "
@@ -207,7 +207,7 @@ def plan_comparison(
             and any(needed is None and cautious is not None for needed, cautious in plans)
             else []
         ),
-        "Cautious: the same with the upper 80 % limit of the pilot's spread.",
+        "Cautious: the same with the upper 80 % limit of the pilot's spread between questions.",
         *_describe_all(all_of_it),
         *_note_undefined(pilots, pilot_questions),
         *([REPEATS_TEXT] if has_repeats(runs) else []),

@@ -98,11 +98,14 @@ def plan_questions(
 def bound_questions(
     pilot: Difference, points: float, *, power: float = POWER, alpha: float = ALPHA
 ) -> int | None:
-    """Return how many questions show a difference of `points` by the upper 80 % limit of the pilot's spread.
+    """Return how many questions show a difference of `points` by the upper 80 % limit of the spread between questions.
 
     A small pilot can have a low spread by chance. For right or wrong the number is that of McNemar's exact test, with
     repeats that of their test, otherwise the normal approximation. `MOST` if more are needed. None: the repeats differ
     by so much that no number of questions shows it.
+
+    The spread between repeats is that of the pilot. Too few repeats know a limit: that of the variance of 3 repeats
+    would be 4.5 times the estimate.
     """
     most = _bound_share(sum(pilot.wins), pilot.n)
     spread = _Spread(pilot.is_exact, most, _bound_deviation(pilot, most), pilot.repeats)
