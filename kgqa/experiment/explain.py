@@ -52,7 +52,8 @@ DIFFERENCES = (
     "Differences in points. p of N: {test}, with Holm's correction over N tests, the rows of the table that occur. "
     "*: p < {alpha:g}. The row right is EM. kgqa compare corrects it together with other scores, so that p can differ."
 )
-REPEATS = "Repeats: all answers are counted. Shares, intervals and p are those of the means of each question."
+ONCE = "Percent of all questions, with Wilson's 95 % intervals."
+REPEATS = "Percent of the answers of all repeats. Intervals (95 %) and tests contain the spread between them."
 EXAMPLES = 3
 # to see what the prompts of all questions share
 FEWEST_PROMPTS = 3
@@ -283,12 +284,11 @@ def _shares_sections(
     causes = _shares_section("Causes, one per question", CAUSES, explained, folders, seed)
     signs = _shares_section("Signs, any number per question", SIGNS, explained, folders, seed)
     has_repeats = any(len(side) > 1 for side in explained)
-    text = "Percent of all questions, with Wilson's 95 % intervals."
+    text = REPEATS if has_repeats else ONCE
     if len(explained) > 1:
         test = "the paired test of kgqa compare" if has_repeats else MCNEMAR
         text += f" {DIFFERENCES.format(test=test, alpha=ALPHA)}"
-    texts = (text, *([REPEATS] if has_repeats else []))
-    return [causes, replace(signs, text=(*texts, *_show_example(explained[0], folders)))]
+    return [causes, replace(signs, text=(text, *_show_example(explained[0], folders)))]
 
 
 def _shares_section(

@@ -97,6 +97,8 @@ def test_explain_uses_all_repeats(place: Path, names: str) -> None:
     assert re.match(r"baseline: outputs/demo/ircot/\S+ and 2 repeats, on the same", baseline)
     # one question of four is right in each repeat of golden, and in none of IRCoT
     assert re.search(r"^right +3  +25\.0  .*  0\.0  \[.* \+25\.0 ", ran.out, re.MULTILINE), ran.out
+    assert "Percent of the answers of all repeats" in ran.out
+    assert "Wilson" not in ran.out
 
 
 def test_simulation_is_named_once_per_row(place: Path) -> None:
