@@ -157,19 +157,21 @@ def lay_out(
     """Return the layout of a table.
 
     First the last `optional` columns are omitted, then texts are folded more, then a column is stacked, then more
-    columns are omitted. Each with brief cells, if the complete ones do not fit. A brief cell can have a briefer text
-    for tables with a stacked column. stack: the column for its own line (default: the first one, or that with the
+    columns are omitted. Each with brief cells, if the complete ones do not fit, and tables with a stacked column then
+    with the briefest ones. stack: the column for its own line (default: the first one, or that with the
     longest word, without columns of figures). Without `narrows` all columns stay side by side, and the table can be
     wider.
     """
     count = max(len(header), *map(len, rows), 0)
     tables = [_list_columns(header, rows, count)]
-    briefer = _shorten(header), list(map(_shorten, rows))
+    brief, briefest = (
+        (_shorten(header, size), [_shorten(row, size) for row in rows])
+        for size in ("brief", "briefest")
+    )
     # measuring all words of a long table takes time
-    if briefer != (list(header), list(map(list, rows))):
-        tables.append(_list_columns(*briefer, count))
-    briefest = _shorten(briefer[0]), list(map(_shorten, briefer[1]))
-    stacked_tables = [*tables, *([_list_columns(*briefest, count)] if briefest != briefer else [])]
+    if brief != (list(header), list(map(list, rows))):
+        tables.append(_list_columns(*brief, count))
+    stacked_tables = [*tables, *([_list_columns(*briefest, count)] if briefest != brief else [])]
     layouts = [Layout(columns) for columns in tables]
     if narrows:
         least = max(0, count - optional)
@@ -185,9 +187,9 @@ def lay_out(
     return next((layout for layout in layouts if layout.least <= width), layouts[-1])
 
 
-def _shorten(cells: Cells) -> list[Any]:
-    """Return the brief texts of cells, and others as they are."""
-    return [getattr(cell, "brief", cell) for cell in cells]
+def _shorten(cells: Cells, size: str) -> list[Any]:
+    """Return the "brief" or "briefest" texts of cells, and others as they are."""
+    return [getattr(cell, size, cell) for cell in cells]
 
 
 def _list_stacked(columns: Sequence[_Column], wanted: int | None) -> list[int | None]:

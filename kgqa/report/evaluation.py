@@ -443,8 +443,7 @@ def _difference_row(
         compared.title,
         MarkedCell(f"{names[first]} – {names[second]}{mark}", brief=f"{first} – {second}{mark}"),
         "  ".join(map(score_text, compared.means)) + fewer,
-        # short only in a very narrow terminal, see `lay_out`
-        MarkedCell(difference, brief=MarkedCell(difference, brief=short_difference_text(compared))),
+        MarkedCell(difference, briefest=short_difference_text(compared)),
         p_text(compared.adjusted, compared.alpha),
         _verdict(compared, wanted, names),
         f"{compared.wins[0]} : {compared.wins[1]}",
@@ -473,8 +472,7 @@ def _verdict(compared: Difference, wanted: float, names: Mapping[str, str]) -> M
         end = " wins" + (f" by less than {wanted:g}" * is_within)
         return MarkedCell(f"{names[winner]}{end}", brief=f"{winner}{end}")
     text = f"equal within {wanted:g}" if is_within else "no difference shown"
-    # a very narrow terminal has a word per line, see `lay_out`
-    return MarkedCell(text, brief=MarkedCell(text, brief=text.replace(" ", "\n")))
+    return MarkedCell(text, briefest=text.replace(" ", "\n"))
 
 
 def difference_text(difference: Difference) -> str:

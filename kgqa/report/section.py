@@ -57,19 +57,30 @@ class MarkedCell(str):
     """The text of a table's cell with what a writer may show in addition.
 
     mark: "best" or "second" in its column, or the lower-case verdict on a value. worse: significantly worse than the
-    best. link: an address. brief: a shorter text for a terminal.
+    best. link: an address. brief: a shorter text for a terminal. briefest: one for a terminal in which a column has its
+    own line (default: `brief`).
     """
 
     mark: str
     worse: bool
     link: str
     brief: str
+    briefest: str
 
     def __new__(
-        cls, text: str, mark: str = "", *, worse: bool = False, link: str = "", brief: str = ""
+        cls,
+        text: str,
+        mark: str = "",
+        *,
+        worse: bool = False,
+        link: str = "",
+        brief: str = "",
+        briefest: str = "",
     ) -> Self:
         cell = super().__new__(cls, text)
-        cell.mark, cell.worse, cell.link, cell.brief = mark, worse, link, brief or text
+        cell.mark, cell.worse, cell.link = mark, worse, link
+        cell.brief = brief or text
+        cell.briefest = briefest or cell.brief
         return cell
 
 

@@ -47,10 +47,10 @@ def test_narrow_terminal_omits_columns(width: int, header: list[str], cell: str)
     assert (layout.header, layout.columns[0].cells[0].plain) == (header, cell)
 
 
-@pytest.mark.parametrize(("width", "cell"), [(7, "b"), (5, "c")], ids=["brief", "briefer"])
+@pytest.mark.parametrize(("width", "cell"), [(7, "b"), (5, "c")], ids=["brief", "briefest"])
 def test_stacked_table_has_the_briefest_cells(width: int, cell: str) -> None:
-    long, brief = "b" * 9, MarkedCell("b" * 5, brief="c" * 3)
-    layout = lay_out(("run", "x"), [("a", MarkedCell(long, brief=brief))], width, stack=0)
+    cell_of_three = MarkedCell("b" * 9, brief="b" * 5, briefest="c" * 3)
+    layout = lay_out(("run", "x"), [("a", cell_of_three)], width, stack=0)
     assert layout.columns[1].cells[0].plain[0] == cell
 
 
