@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -227,7 +227,7 @@ def _compose(overrides: Sequence[str]) -> tuple[dict[str, Json], dict[str, str |
     """Return the resolved configuration and the choices."""
     choices = [override for override in overrides if _is_choice(override)]
     cached, names = _compose_choices(tuple(map(_choice_for_hydra, choices)), own_files())
-    composed = deepcopy(cached)
+    composed: DictConfig = pickle.loads(cached)  # noqa: S301 - made by this process
     for override in overrides:
         if not _is_choice(override):
             _set_value(composed, override)
@@ -254,18 +254,17 @@ def _resolve(config: Mapping[str, Json]) -> dict[str, Json]:
 
 
 @lru_cache(maxsize=128)
-def _compose_choices(
-    choices: tuple[str, ...], _: object
-) -> tuple[DictConfig, Mapping[str, str | None]]:
-    """Return the configuration of choices, and the names of all choices. Callers do not change them.
+def _compose_choices(choices: tuple[str, ...], _: object) -> tuple[bytes, Mapping[str, str | None]]:
+    """Return the pickled configuration of choices, and the names of all choices.
 
     Hydra needs 0.06 s for it. Cells of a sweep mostly differ in values, which are set afterwards.
+    Unpickling a configuration takes a tenth of the time of copying it.
     """
     with hydra_ready():
         composed = compose_with_hydra(RUN, overrides=list(choices), return_hydra_config=True)
     names: Json = OmegaConf.to_container(composed.hydra.runtime.choices)
     del composed.hydra
-    return composed, names
+    return pickle.dumps(composed), names
 
 
 def _is_choice(override: str) -> bool:
@@ -322,7 +321,8 @@ def _complete_own_files(
 
 def resolve_node(group: str, name: str) -> Json:
     """Return the node of a choice among the defaults of all other groups. Faster than `compose` for many choices."""
-    whole: Json = OmegaConf.to_container(_compose_choices((), own_files())[0])
+    defaults, _ = _compose_choices((), own_files())
+    whole: Json = OmegaConf.to_container(pickle.loads(defaults))  # noqa: S301 - made by this process
     return _resolve(
         {
             key: _complete(value, key)
