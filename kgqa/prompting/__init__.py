@@ -155,12 +155,13 @@ def find_unsent_text() -> dict[Path, tuple[str, str]]:
 
 def _list_own_files() -> Iterator[tuple[Path, Path]]:
     """Yield the user's templates that are in use, each with its folder."""
-    for name in template_names():
-        for folder in prompt_folders():
-            if (file := folder / f"{name}.j2").is_file():
-                if folder != shipped_prompts():
-                    yield folder, file
-                break
+    folders = prompt_folders()
+    for folder in own_prompt_folders():
+        before = folders[: folders.index(folder)]
+        for file in sorted(folder.rglob("*.j2")):
+            name = file.relative_to(folder)
+            if file.is_file() and not any((other / name).is_file() for other in before):
+                yield folder, file
 
 
 def list_own_templates() -> list[Path]:

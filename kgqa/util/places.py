@@ -20,6 +20,7 @@ SHIPPED = "shipped"
 _run_prompts: ContextVar[str | None] = ContextVar("prompts", default=None)
 
 
+@cache
 def package_folder() -> Path:
     """Return the folder of the package itself."""
     return Path(__file__).parents[1]
@@ -50,6 +51,7 @@ def own_prompt_folders() -> tuple[Path, ...]:
     return tuple(folder for folder in prompt_folders() if folder != shipped_prompts())
 
 
+@cache
 def shipped_prompts() -> Path:
     """Return the folder of kgqa's templates."""
     return package_folder() / "prompts"
