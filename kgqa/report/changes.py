@@ -19,9 +19,10 @@ from kgqa.config.prompt_runs import list_prompt_runs
 from kgqa.config.targets import load_run_config
 from kgqa.errors import DataError
 from kgqa.prompting import template_hash, template_names
-from kgqa.report.columns import SEPARATOR, group_texts, shorten_address
+from kgqa.report.columns import SEPARATOR, group_texts, name_by_settings, shorten_address
 from kgqa.types import Json
 from kgqa.util.digests import text_digest
+from kgqa.util.places import SHIPPED
 from kgqa.util.settings import CLASS
 
 MOST_NAMES = 3
@@ -116,7 +117,8 @@ def name_changes(folders: Sequence[Path], method: str) -> list[str]:
     """Return for each run of a method what identifies it and not the others.
 
     These are prompts, own modules and data files, such as "prompt reader/answer of kgqa" and
-    "prompts/reader/answer.j2". If several runs have different ones of the same name, each has the start of its hash.
+    "prompts/reader/answer.j2". Runs of prompts=FOLDER have the value of this key, such as "prompts shipped". If several
+    runs have different ones of the same name, each has the start of its hash.
     After them come other keys of the identity, such as "server 127.0.0.1:8000". The texts are empty if there are no
     differences.
     """
@@ -139,7 +141,29 @@ def _name_files(folders: Sequence[Path], method: str) -> list[list[str]]:
     # a change of another method's prompt made no other run
     names = [name for name in changes if _is_used(name, method)] or changes
     hashes = group_texts((run[name][1], run[name][0]) for run in runs for name in names)
-    return [[_name_file(*run[name], hashes) for name in names] for run in runs]
+    files = [{name: _name_file(*run[name], hashes) for name in names} for run in runs]
+    values = [{name: _find_value(name, file) for name, file in row.items()} for row in files]
+    # without prompts=FOLDER, the names of the files are clearer
+    if any(value not in (None, SHIPPED) for row in values for value in row.values()):
+        files = [
+            {
+                name: file if value is None else name_by_settings({"prompts": value})
+                for (name, file), value in zip(row.items(), chosen.values(), strict=True)
+            }
+            for row, chosen in zip(files, values, strict=True)
+        ]
+    return [list(dict.fromkeys(row.values())) for row in files]
+
+
+def _find_value(name: str, file: str) -> str | None:
+    """Return the value of prompts= that selects a file of `_name_file`, None for prompts/ and other files."""
+    if not name.startswith(_PROMPT):
+        return None
+    if file == f"{name} of kgqa":
+        return SHIPPED
+    folder = file.removesuffix(f"/{name.removeprefix(_PROMPT)}.j2")
+    # a name with a hash has no such end
+    return None if folder in (file, "prompts") else folder
 
 
 def _name_keys(folders: Sequence[Path], method: str, *, has_files: bool) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,20 @@ def test_sweep_compares_prompts(variants: Kgqa) -> None:
     ]
     runs = api.load("p")
     assert [has_text(run.folder, "Briefly: ") for run in runs] == [False, True, False, True]
+    # as in the report of the sweep
     compared = variants("compare", "p/0", "p/1").out
-    assert "prompt reader/answer of kgqa" in compared
-    assert "short/reader/answer.j2" in compared
+    assert "A  no_context · prompts shipped  " in compared
+    assert "B  no_context · prompts short  " in compared
+    assert "| no_context · prompts short |" in (ran.folder / "report.md").read_text("utf-8")
+
+
+def test_changed_prompt_is_named_by_its_file(variants: Kgqa) -> None:
+    words = ("run", "method=no_context", "prompts=short", *DEMO)
+    first = variants(*words).folder
+    write_prompt("short", "Shorter")
+    second = variants(*words).folder
+    compared = variants("compare", str(first), str(second)).out
+    assert len(set(re.findall(r"short/reader/answer\.j2 [0-9a-f]{6}  ", compared))) == 2
 
 
 def test_run_is_identified_by_the_texts(variants: Kgqa) -> None:
