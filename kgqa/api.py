@@ -25,6 +25,7 @@ from kgqa.artifacts.sweep import (
     find_rows,
     find_sweep_runs,
     list_cell_commands,
+    name_baseline,
     refuse_repeated,
     select_runs,
     warn_of_changed,
@@ -260,14 +261,15 @@ def plan(
     points = check_value("difference", difference, Points)
     probability = check_value("power", power, Probability)
     names = _names(runs)
-    _warn_of_cells(find_places(names))
+    places = find_places(names)
+    _warn_of_cells(places)
     return plan_comparison(
         [*find_rows(names).values()],
         points,
         probability,
         scoring,
         seed=check_value("seed", seed, Natural),
-        baseline=_name(baseline),
+        baseline=name_baseline(_name(baseline), places),
         metrics=read_metrics(metrics),
         commands=list_cell_commands(names),
     )
@@ -359,7 +361,8 @@ def compare(
         difference: the points for equality, and for which the number of questions is estimated.
         alpha: a difference with a lower corrected p-value is significant.
         correction: holm, bh (Benjamini and Hochberg) or none.
-        baseline: compare only pairs with this run: a run, or its letter, its name in the heading, its method or folder.
+        baseline: compare only pairs with this run: a run, or its letter, its name in the heading, its method, its
+            folder, or the number of its cell if there is one sweep.
         metrics: compare only these, such as "em,f1" or a list, own metrics or judge (default: all that have a test).
 
     Raises:
@@ -376,7 +379,7 @@ def compare(
         difference=check_value("difference", difference, Points),
         alpha=check_alpha(alpha),
         correction=check_correction(correction),
-        baseline=_name(baseline),
+        baseline=name_baseline(_name(baseline), places),
         metrics=read_metrics(metrics),
         missing=find_missing(places),
     )

@@ -330,6 +330,12 @@ def select_runs(
     return [run for run in listed if run.folder.resolve() in folders]
 
 
+def name_baseline(text: str | None, places: Iterable[Path]) -> str | None:
+    """Return SWEEP/NUMBER for the number of a cell of the only sweep among the places, and other texts unchanged."""
+    sweeps = [place for place in places if (place / SWEEP).is_file()]
+    return f"{sweeps[0]}/{text}" if text and text.isdecimal() and len(sweeps) == 1 else text
+
+
 def list_cell_commands(texts: Iterable[str]) -> dict[Path, tuple[str, ...]]:
     """Return the commands of the runs of sweeps that SWEEP, SWEEP/METHOD or SWEEP/NUMBER name.
 

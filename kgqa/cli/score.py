@@ -15,6 +15,7 @@ from kgqa.artifacts.sweep import (
     find_repeats,
     find_rows,
     list_cell_commands,
+    name_baseline,
     refuse_repeated,
     warn_of_changed,
 )
@@ -189,7 +190,7 @@ def plan(args: Namespace, terminal: Terminal) -> None:
         power,
         values.get("scoring"),
         seed=seed,
-        baseline=values.get("baseline"),
+        baseline=name_baseline(values.get("baseline"), places),
         metrics=read_metrics(values.get("metrics", "")),
         commands=list_cell_commands(args.positionals),
     )
@@ -241,7 +242,7 @@ def compare(args: Namespace, terminal: Terminal) -> None:
         difference=difference,
         alpha=alpha,
         correction=correction,
-        baseline=values.get("baseline"),
+        baseline=name_baseline(values.get("baseline"), places),
         metrics=read_metrics(values.get("metrics", "")),
         in_all=args.common,
         flips=flips,

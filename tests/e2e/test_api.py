@@ -100,6 +100,15 @@ def test_only_pairs_with_the_baseline_are_corrected(baseline: str) -> None:
     assert "over 2 tests" in compared.table.caption
 
 
+@pytest.mark.parametrize("compare", [kgqa.compare, kgqa.plan])
+def test_baseline_can_be_the_number_of_a_cell(compare: Callable[..., Any]) -> None:
+    kgqa.sweep("method=golden,no_context,all_documents", name="main", display=QUIET, **QUICK)
+    (section, *_) = compare("main", baseline="1", metrics="f1").sections
+    pairs = ["golden – no_context", "all_documents – no_context"]
+    assert [cell.strip("†") for row in section.rows for cell in row[:2] if " – " in cell] == pairs
+    assert refusal(partial(compare, "main", baseline="3")).startswith("baseline=outputs/")
+
+
 def test_baseline_can_be_a_run_and_a_method() -> None:
     runs = kgqa.sweep("method=golden,no_context", "seed=0,1", display=QUIET, **QUICK)
     several = "baseline=golden: matches the runs A, B. Write the letter of one"
