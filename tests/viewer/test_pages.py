@@ -676,6 +676,16 @@ def test_scripted_runs_are_marked_among_others() -> None:
     rows = [*ROWS[:2], far]
     assert table.warn_of_simulation(rows) == [
         (
+    assert "<h2>2 runs side by side</h2>" in compared
+
+
+def test_means_of_a_pair_are_apart(chromium: Browser, repeated: Path) -> None:
+    viewing = Viewing.start(repeated)
+    chromium.visit(viewing.address)
+    chromium.visit(f"{viewing.base}compare?run=sweeps/rep")
+    text = chromium.value("document.querySelector('td[data-head=means]').innerText")
+    viewing.interrupt()
+    assert re.fullmatch(r"[\d.]+  [\d.]+", text)
             "Scripted replies: no model was called in 1 of 3 runs, which are marked “no model”. "
             "Their scores are meaningless."
         )
