@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import kgqa as api
-from kgqa.extras.viewer.answers import compare_scores
+from kgqa.extras.viewer.answers import compare_scores, side_by_side
 from kgqa.extras.viewer.table import expand_sweeps, read_rows
 from tests.e2e.conftest import QUICK, Ran, run_in, write_file
 from tests.viewer.viewing import Viewing
@@ -191,16 +191,22 @@ def test_sweep_compares_answered_questions_apart(place: Path) -> None:
     assert "| EM | fragile | steady | 9  0 | 27 | 0.0 [" in answered
 
 
-def test_sensitivity_of_repeats_is_that_of_the_sweep(place: Path) -> None:
+@pytest.fixture(scope="module")
+def uneven(place: Path) -> Path:
+    """Return the folder of a sweep of repeats with different answers."""
     methods = "method=first_uneven,second_uneven"
     keys = ("repeats=3", "max_failure_rate=1", "sweep.name=uneven", *QUICK)
     assert run_in(place, "run", "-m", methods, *keys).code == 0
+    return place / "outputs/sweeps/uneven"
+
+
+def test_sensitivity_of_repeats_is_that_of_the_sweep(place: Path, uneven: Path) -> None:
     ran = run_in(place, "compare", "uneven", "metrics=em", "--out", "uneven.json")
     [row] = json.loads((place / "uneven.json").read_text())["answered"]
     # a question that failed in one repeat counts in none of both methods
     assert row["n"] == 33
     assert re.search(r"^EM .* 0  3 +33 ", ran.out, re.MULTILINE)
-    report = (place / "outputs/sweeps/uneven/report.md").read_text(encoding="utf-8")
+    report = (uneven / "report.md").read_text(encoding="utf-8")
     _, table = report.split("## Sensitivity: only questions that both answered")
     line = next(line for line in table.splitlines() if line.startswith("| EM"))
     _, text, p = line.rstrip(" |").rsplit(" | ", 2)
@@ -208,6 +214,14 @@ def test_sensitivity_of_repeats_is_that_of_the_sweep(place: Path) -> None:
     values = sorted(abs(row[key]) for key in ("difference", "low", "high"))
     assert limits == pytest.approx(values, abs=0.051)
     assert float(p) == pytest.approx(row["p"], abs=0.0006)
+
+
+def test_most_frequent_answer_of_repeats_is_first(uneven: Path) -> None:
+    listed = {row.key: row for row in read_rows(uneven.parents[1])}
+    sides = side_by_side(expand_sweeps([listed["sweeps/uneven"]], listed), "", "")
+    counts = [[each.count for each in answers] for side in sides for answers in side]
+    assert [2, 1] in counts
+    assert [each for each in counts if each != sorted(each, reverse=True)] == []
 
 
 @pytest.mark.parametrize("end", ["md", "tex"])

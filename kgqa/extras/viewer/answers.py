@@ -98,9 +98,10 @@ def question_of(side: Side) -> QuestionRow:
 
 
 def _join_answers(rows: Mapping[str, QuestionRow]) -> list[Shown]:
-    """Return the different answers of the repeats of a run by key."""
+    """Return the different answers of the repeats of a run by key, the most frequent first."""
     groups = group_texts((key, (row["answer"], row["error"])) for key, row in rows.items())
-    return [Shown(rows[keys[0]], keys[0], len(keys)) for keys in groups.values()]
+    answers = (Shown(rows[keys[0]], keys[0], len(keys)) for keys in groups.values())
+    return sorted(answers, key=lambda each: -each.count)
 
 
 def warn_of_questions(runs: Sequence[Row]) -> list[str]:
