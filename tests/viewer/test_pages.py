@@ -658,6 +658,13 @@ def test_means_are_compared_over_all_repeats(
     assert compare_scores(runs).differences == api.compare("rep").differences
 
 
+def test_equal_means_of_two_sweeps_are_one(repeated: Path) -> None:
+    listed = {each.key: each for each in read_rows(repeated / "outputs")}
+    mean = listed["sweeps/rep/3"]
+    rows = table.expand_sweeps([mean, replace(mean, key="sweeps/copy/3")], listed)
+    assert [each.name for each in rows] == ["mean of 3 repeats"]
+
+
 @pytest.fixture(scope="module")
 def compared(repeated: Path) -> str:
     viewing = Viewing.start(repeated)

@@ -260,7 +260,8 @@ def expand_sweeps(rows: Sequence[Row], listed: Mapping[str, Row]) -> list[Row]:
         for cell in _choose_cells(row, (*row.means, *row.runs, *row.failed), listed)
     }
     runs = {
-        each.key: cells.get(each.key, each)
+        # the means of two sweeps can have the same repeats
+        each.runs or each.key: cells.get(each.key, each)
         for row in rows
         for each in (list_cells(row, listed) if row.kind == "sweep" else [row])
     }
