@@ -676,13 +676,6 @@ def compared(repeated: Path) -> str:
 def test_repeats_have_one_column_side_by_side(compared: str) -> None:
     assert re.findall(r'<th scope="col">([A-Z] [^<]*)</th>', compared) == ["A golden", "B ircot"]
     assert "with the spread between repeats in intervals" in compared
-
-
-def test_scripted_runs_are_marked_among_others() -> None:
-    far = replace(row("far", 10.0), dataset="wasp", model=table.NO_MODEL, is_simulated=True)
-    rows = [*ROWS[:2], far]
-    assert table.warn_of_simulation(rows) == [
-        (
     assert "<h2>2 runs side by side</h2>" in compared
 
 
@@ -693,6 +686,13 @@ def test_means_of_a_pair_are_apart(chromium: Browser, repeated: Path) -> None:
     text = chromium.value("document.querySelector('td[data-head=means]').innerText")
     viewing.interrupt()
     assert re.fullmatch(r"[\d.]+  [\d.]+", text)
+
+
+def test_scripted_runs_are_marked_among_others() -> None:
+    far = replace(row("far", 10.0), dataset="wasp", model=table.NO_MODEL, is_simulated=True)
+    rows = [*ROWS[:2], far]
+    assert table.warn_of_simulation(rows) == [
+        (
             "Scripted replies: no model was called in 1 of 3 runs, which are marked “no model”. "
             "Their scores are meaningless."
         )
@@ -766,6 +766,22 @@ def test_own_metric_is_among_the_first_scores(monkeypatch: pytest.MonkeyPatch) -
     assert table.list_scores()[:3] == ["EM", "F1", "Brevity"]
 
 
+def test_empty_folder_has_an_example(tmp_path: Path) -> None:
+    (tmp_path / "outputs").mkdir()
+    viewing = Viewing.start(tmp_path)
+    pages = [viewing.get(path) for path in ("/", "/plots")]
+    viewing.interrupt()
+    assert "No runs in outputs." in pages[0]
+    assert "No run here has figures." in pages[1]
+    assert [page.count("<form") for page in pages] == [0, 0]
+
+
+def test_no_match_has_no_empty_table(viewing: Viewing) -> None:
+    page = viewing.get("/?filter=zebra")
+    assert "No run has zebra." in page
+    assert '<form id="runs"' not in page
+
+
 def test_scripted_replies_are_no_model(viewing: Viewing) -> None:
     page = viewing.get("/")
     assert set(re.findall(r'data-name="model" class="">([^<]*)<', page)) == {"no model"}
@@ -774,7 +790,7 @@ def test_scripted_replies_are_no_model(viewing: Viewing) -> None:
 def test_sweep_names_its_keys_and_its_cells(viewing: Viewing) -> None:
     (row,) = re.findall(r'<tr data-key="sweeps/lengths".*?</tr>', viewing.get("/"), re.DOTALL)
     texts = [text for text in re.findall(r">([^<>]+)<", row) if text.strip()]
-    assert texts[:5] == ["▾", "sweep lengths", "by max_answer_tokens", "·", "✓ 3 of 3 cells"]
+    assert texts[:4] == ["sweep lengths", "by max_answer_tokens", "·", "✓ 3 of 3 cells"]
     assert '<a href="/sweep/sweeps/lengths">sweep lengths</a>' in row
     assert '<a href="/plots?run=sweeps/lengths">plots</a>' in row
 
