@@ -373,14 +373,20 @@ def _judge(
     )
     assert judge is not None
     engine = experiment.config["engine"]
+    is_scripted = engine["_target_"] == SCRIPTED_TARGET
     has_model = (
         experiment.config["roles"][ROLE]
         or all(judge.roles.values())
         or {"model", "engine"} <= groups
         # the rules give the verdicts, with any model
-        or (engine["_target_"] == SCRIPTED_TARGET and engine.get("rules"))
+        or (is_scripted and engine.get("rules"))
     )
     if any(one.config is not None for one in answered) and not has_model and SERVER not in groups:
+        if is_scripted:
+            raise ConfigError(
+                f"judge={experiment.name(ROLE)}: engine=scripted gives no verdicts. Write them to engine.rules=FILE, "
+                f"or choose a model: roles.{ROLE}=NAME"
+            )
         missing = " and ".join(f"{name}=NAME" for name in ("model", "engine") if name not in groups)
         local = [f". On this machine: roles.{ROLE}={each.name}" for each in list_local_models()[:1]]
         raise ConfigError(

@@ -107,7 +107,9 @@ def test_judge_takes_no_address_from_run_folder(
     )
     words = ["evaluate", str(folder), "judge=kgp"]
     refused(kgqa(*words), "which model runs the judge? Add model=NAME and engine=NAME")
-    refused(kgqa(*words, "engine=scripted"), "Add model=NAME, or server=URL")
+    refused(kgqa(*words, "engine=llamacpp"), "Add model=NAME, or server=URL")
+    rules = "engine=scripted gives no verdicts. Write them to engine.rules=FILE, or choose a model"
+    refused(kgqa(*words, "engine=scripted"), rules)
     local = SimpleNamespace(name="my_model")
     monkeypatch.setattr("kgqa.experiment.evaluate.list_local_models", lambda: [local])
     refused(kgqa(*words), "or server=URL. On this machine: roles.judge=my_model")
