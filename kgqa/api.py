@@ -214,6 +214,9 @@ def runs(name: str = "", *, dataset: str = "", method: str = "", model: str = ""
 
     Args:
         name: only runs with this prefix in their name, or in a part of it after a slash, or those of a sweep.
+
+    Raises:
+        ConfigError: no run or sweep has this name. Other filters can match no run.
     """
     listed = select_runs(name, dataset=dataset, method=method, model=model)
     return [run_json(run) for run in listed]

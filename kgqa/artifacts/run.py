@@ -214,7 +214,7 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
     if not matches:
         if run := find_cell(text):
             return run
-        raise _refuse_unknown(text)
+        raise refuse_unknown(text)
     if len(matches) > 1:
         more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
         names = ", ".join(entry.name for entry in matches[:SHOWN])
@@ -250,7 +250,7 @@ def read_method(run: Path) -> str | None:
     return None
 
 
-def _refuse_unknown(text: str) -> ConfigError:
+def refuse_unknown(text: str) -> ConfigError:
     """Return the error for a name that no run has."""
     if Path(text).is_file():
         return ConfigError(

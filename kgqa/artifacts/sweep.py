@@ -27,6 +27,7 @@ from kgqa.artifacts.run import (
     list_sweeps,
     matching,
     read_method,
+    refuse_unknown,
 )
 from kgqa.artifacts.schema import Artifact, Count, Number, omit_none, read
 from kgqa.errors import ConfigError, DataError, SeveralRunsError
@@ -313,6 +314,8 @@ def select_runs(
     """List the runs with these parts, newest first: those whose name matches, or those of the sweep with this name.
 
     model: of a run that calls none, the retriever.
+
+    Raises ConfigError: no run or sweep has this name. Other filters can match no run.
     """
     parts = (dataset, method, model)
     listed = [
@@ -325,6 +328,8 @@ def select_runs(
     if runs := matching(text, listed):
         return runs
     sweep = find_sweep(text)
+    if sweep is None and not matching(text, list_runs()):
+        raise refuse_unknown(text)
     cells = Sweep.read(sweep).cells if sweep else ()
     folders = {cell.run.resolve() for cell in cells if cell.run}
     return [run for run in listed if run.folder.resolve() in folders]

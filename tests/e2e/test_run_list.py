@@ -13,7 +13,7 @@ from kgqa.artifacts.run import IDENTITY, read_identity
 from kgqa.report.changes import name_changes
 from kgqa.types import Json, JsonObject
 from kgqa.util.digests import text_digest
-from tests.e2e.conftest import QUICK, Kgqa, Ran, interrupt_run, run_in, write_rules
+from tests.e2e.conftest import QUICK, Kgqa, Ran, interrupt_run, refused, run_in, write_rules
 
 GOLDEN = ("method=golden", "limit=2", *QUICK)
 
@@ -156,4 +156,7 @@ def test_name_of_a_sweep_lists_its_runs(kgqa: Kgqa) -> None:
     listed = kgqa("runs", "two").out
     assert ("/golden/" in listed, "/no_context/" in listed) == (True, True)
     assert "/all_documents/" not in listed
-    assert kgqa("runs", "three").out == "no such runs in outputs/. List all: kgqa runs\n"
+    # as kgqa show: a name must exist, and a filter can match no run
+    refused(kgqa("runs", "twoo"), "twoo: no finished run matches. Did you mean two?")
+    empty = kgqa("runs", "two", "method=trace")
+    assert (empty.code, empty.out) == (0, "no such runs in outputs/. List all: kgqa runs\n")
