@@ -213,6 +213,7 @@ class Sweep(Artifact):
         sweep.path = path
         for cell in sweep.cells:
             cell.read_state(path)
+            cell.run = _locate_run(cell.run, path)
         running = [cell for cell in sweep.cells if cell.status == "running"]
         if running and not fs.is_locked(path / ".lock"):
             for cell in running:
@@ -230,6 +231,18 @@ class Sweep(Artifact):
     def is_complete(self) -> bool:
         """Return whether every cell finished."""
         return not self.untried and all(cell.is_finished for cell in self.cells)
+
+
+def _locate_run(saved: Path | None, sweep: Path) -> Path | None:
+    """Return the folder of a cell's run. In the outputs of another working directory, it was saved from there."""
+    folder = sweep.parent.parent
+    if (
+        saved is None
+        or saved.parts[:1] != outputs().parts
+        or folder.resolve() == outputs().resolve()
+    ):
+        return saved
+    return folder.joinpath(*saved.parts[1:])
 
 
 def row_key(cell: Cell, axes: Iterable[str]) -> tuple[str, ...]:

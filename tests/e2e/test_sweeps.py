@@ -392,6 +392,17 @@ def test_judge_without_verdicts_has_a_column(kgqa: Kgqa) -> None:
     assert " – " in row
 
 
+@pytest.mark.parametrize("command", ["compare", "report"])
+def test_sweep_is_read_from_another_folder(
+    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    sweep = kgqa(*TWO).folder.resolve()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    ran = kgqa(command, str(sweep))
+    assert ran.code == 0, ran.err
+
+
 def planned_calls(out: str) -> tuple[int, int]:
     line = next(line for line in out.splitlines() if line.startswith("all "))
     calls, new, *_ = re.findall(r"  ([\d,]+)(?=  )", line)
