@@ -246,6 +246,7 @@ def plan(
     power: float = POWER,
     scoring: str | None = None,
     seed: int = 0,
+    alpha: float = ALPHA,
     baseline: Run | str | Path | None = None,
     metrics: str | Sequence[str] = (),
 ) -> ComparisonPlan:
@@ -254,9 +255,9 @@ def plan(
     The result shows its table, also in a notebook.
 
     Args:
-        runs, scoring, seed, baseline, metrics: as for `kgqa.compare`.
+        runs, scoring, seed, alpha, baseline, metrics: as for `kgqa.compare`.
         difference: the points to show.
-        power: the probability to show them, above 0.05 and below 1.
+        power: the probability to show them, above 0.05 and alpha, and below 1.
 
     Raises:
         ConfigError: a value is out of range, there is no such baseline or metric, or the runs share no question.
@@ -272,6 +273,7 @@ def plan(
         probability,
         scoring,
         seed=check_value("seed", seed, Natural),
+        alpha=check_alpha(alpha),
         baseline=name_baseline(_name(baseline), places),
         metrics=read_metrics(metrics),
         commands=list_cell_commands(names),

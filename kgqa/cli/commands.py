@@ -229,9 +229,9 @@ INSPECT_COMMANDS = (
         """
         RUN …          two or more finished runs as a pilot, of a few questions. A sweep: all its runs. \
             Repeats count by their means
-        [key=value …]  difference=2 points to show, power=0.8 of the test, scoring= rules of EM \
+        [key=value …]  difference=2 points to show, power=0.8 of the test, alpha=0.05, scoring= rules of EM \
             and F1, seed=0, baseline=ROW: only pairs with this run, metrics=em,f1: only these""",
-        ("difference", "power", "scoring", "seed", "baseline", "metrics"),
+        ("difference", "power", "alpha", "scoring", "seed", "baseline", "metrics"),
         only_own=True,
     ),
     Command(

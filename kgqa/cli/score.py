@@ -190,6 +190,7 @@ def plan(args: Namespace, terminal: Terminal) -> None:
         power,
         values.get("scoring"),
         seed=seed,
+        alpha=check_alpha(values.get("alpha", ALPHA)),
         baseline=name_baseline(values.get("baseline"), places),
         metrics=read_metrics(values.get("metrics", "")),
         commands=list_cell_commands(args.positionals),

@@ -17,7 +17,7 @@ from kgqa.artifacts.run import SETTINGS, Chosen
 from kgqa.artifacts.schema import read
 from kgqa.config.overrides import override_values
 from kgqa.config.settings import read_settings
-from kgqa.errors import KgqaError
+from kgqa.errors import ConfigError, KgqaError
 from kgqa.experiment.compare import (
     check_metrics,
     choose_metrics,
@@ -88,18 +88,22 @@ def plan_comparison(
     profile: str | None = None,
     *,
     seed: int = 0,
+    alpha: float = ALPHA,
     baseline: str | None = None,
     metrics: Sequence[str] = (),
     commands: Mapping[Path, Sequence[str]] = MappingProxyType({}),
 ) -> ComparisonPlan:
     """Return for each pair of pilot runs and each metric the questions needed and their cost.
 
-    rows, baseline, metrics: as for `compare_answers`. commands: of the runs of sweeps, see `list_cell_commands`.
+    rows, alpha, baseline, metrics: as for `compare_answers`. commands: of the runs of sweeps, see `list_cell_commands`.
 
     Raises:
-        ConfigError: the runs have no question in common or different profiles, or there is no such baseline or metric.
+        ConfigError: the runs have no question in common or different profiles, the power is not above alpha, or there
+            is no such baseline or metric.
         DataError: one is not the folder of a finished run.
     """
+    if power <= alpha:
+        raise ConfigError(f"power={power:g}: must be above alpha={alpha:g}")
     check_metrics(metrics)
     opened = open_rows(rows, profile)
     runs = name_runs(opened, common=True)
@@ -120,7 +124,7 @@ def plan_comparison(
     require_pairs(pilots)
     # kgqa compare corrects for the same tests
     tests = count_families(pilots)
-    alphas = {each: ALPHA / count for each, count in tests.items()}
+    alphas = {each: alpha / count for each, count in tests.items()}
     pairs = len({(pilot.first, pilot.second) for pilot in pilots})
     pilot_questions = len(runs["A"][0].questions)
     plans = [
@@ -183,7 +187,7 @@ def plan_comparison(
         MCNEMAR if each.is_exact else OF_REPEATS if each.repeats else approximate for each in pilots
     )
     test = " or ".join(dict.fromkeys(powers))
-    level = describe_level(ALPHA, tests)
+    level = describe_level(alpha, tests)
     at_most = f", at most {all_of_it:,}" if all_of_it else ""
     texts = (
         *_warn_of_size(pilot_questions, available),

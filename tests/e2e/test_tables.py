@@ -571,6 +571,7 @@ def test_plan_shows_questions_and_cost(kgqa: Kgqa) -> None:
     # of METHODS' four questions
     assert "Warning: the pilot has 4 questions, so that these numbers are very uncertain" in ran.out
     refused(kgqa("plan", *METHODS, "power=2"), "power=2")
+    refused(kgqa("plan", *METHODS, "power=0.2", "alpha=0.3"), "power=0.2: must be above alpha=0.3")
 
 
 @pytest.mark.parametrize(
@@ -655,8 +656,9 @@ def test_plan_of_many_pairs_is_short(kgqa: Kgqa) -> None:
         ("", "p < 0.05 divided by 2 tests, with golden p < 0.05 divided by 4 tests"),
         ("metrics=f1", "p < 0.05, with golden p < 0.05 divided by 2 tests"),
         ("metrics=f1 baseline=no_context", "p < 0.05"),
+        ("metrics=f1 baseline=no_context alpha=0.01", "p < 0.01"),
     ],
-    ids=["pairs and metrics", "pairs", "single tests"],
+    ids=["pairs and metrics", "pairs", "single tests", "level"],
 )
 def test_plan_divides_p_as_a_comparison(kgqa: Kgqa, words: str, level: str, command: str) -> None:
     ran = ("dataset=demo", "limit=2", *QUICK)
