@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from kgqa.util.text import score_text
+from kgqa.util.text import pluralize, score_text
 
 WIDTH, HEIGHT = 640, 300
 # pixels on a phone, where a drawing of WIDTH would have letters of half the size
@@ -227,6 +227,8 @@ def lay_out_points(plot: Plot, width: int = WIDTH) -> dict[str, object]:
     places = [(x(point.x), y(point.y)) for point in named]
     labels, numbered = _place_names(places, [point.label for point in named], lines, width)
     keys = [line for number, name in numbered for line in _wrap_key(f"{number}: {name}", width)]
+    if missing := len(named) - len(labels):
+        keys.append(f"{pluralize(missing, 'point')} without room for a number")
     size = {
         "width": width,
         "height": HEIGHT + legend_height + LEGEND_ROW * len(keys),
@@ -269,7 +271,10 @@ def _line_boxes(series: Series, x: _Scale, y: _Scale) -> Iterator[_Box]:
 def _place_names(
     places: Sequence[tuple[float, float]], names: Sequence[str], lines: Sequence[_Box], width: int
 ) -> tuple[list[_Label], list[tuple[str, str]]]:
-    """Return the labels of points, and the names of those that have a number, because the name has no room."""
+    """Return the labels of points, and the names of those that have a number, because the name has no room.
+
+    Points that have no room for a number have no label.
+    """
     labels = _place_labels(places, names, lines, width)
     named = [label for _, _, label, _ in labels]
     numbers: dict[str, str] = {}
@@ -283,7 +288,8 @@ def _place_names(
             labels = _place_labels(places, [numbers[name] for name in names], (), width)
             break
         named.pop()
-    return labels, [(number, name) for name, number in numbers.items()]
+    texts = {text for _, _, text, _ in labels}
+    return labels, [(number, name) for name, number in numbers.items() if number in texts]
 
 
 def _wrap_key(text: str, width: int) -> list[str]:

@@ -737,6 +737,15 @@ def test_names_avoid_intervals_and_each_other() -> None:
     assert (len(boxes), crossed) == (4, [])
 
 
+def test_points_without_room_are_counted() -> None:
+    points = [Point(100, 50, label=f"method {n}") for n in range(30)]
+    layout: Any = lay_out_points(Plot("t", "x", "y", [Series("", points, 0, line=False)]))
+    *keys, rest = layout["keys"]
+    labels = {text for _, _, text, _ in layout["labels"]}
+    assert [key.partition(":")[0] in labels for key in keys] == [True] * len(labels)
+    assert rest == f"{30 - len(labels)} points without room for a number"
+
+
 def test_long_names_of_a_legend_are_wrapped() -> None:
     names = ["word " * 30, "a short name"]
     series = [Series(name, [Point(1, 1), Point(2, 2)], 0) for name in names]
