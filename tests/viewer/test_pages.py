@@ -679,6 +679,25 @@ def test_repeats_have_one_column_side_by_side(compared: str) -> None:
     assert "<h2>2 runs side by side</h2>" in compared
 
 
+def test_links_to_sweeps_fit_a_phone(chromium: Browser, repeated: Path, tmp_path: Path) -> None:
+    shutil.copytree(repeated / "outputs", tmp_path / "outputs")
+    for name in ("second", "a_long_name_" * 5):
+        shutil.copytree(tmp_path / "outputs/sweeps/rep", tmp_path / "outputs/sweeps" / name)
+    run = next(each for each in read_rows(tmp_path / "outputs") if each.kind == "run")
+    viewing = Viewing.start(tmp_path)
+    chromium.resize(390, 900)
+    chromium.visit(viewing.address)
+    chromium.visit(f"{viewing.base}run/{run.key}", "document.querySelector('nav a') !== null")
+    links = "[...document.querySelectorAll('nav[aria-label=Back] a')]"
+    heights = chromium.value(f"{links}.map((each) => each.offsetHeight)")
+    width = chromium.value("document.documentElement.scrollWidth")
+    viewing.interrupt()
+    assert len(heights) == 4
+    # one line each
+    assert max(heights) < 40
+    assert width <= 390
+
+
 def test_means_of_a_pair_are_apart(chromium: Browser, repeated: Path) -> None:
     viewing = Viewing.start(repeated)
     chromium.visit(viewing.address)
