@@ -350,10 +350,10 @@ def _recalls(retrieval: Retrieval | None) -> Section:
             if recalls:
                 by_budget = {budget: recalls[budget].mean for budget in retrieval.budgets}
                 groups.append((name, {"n": retrieval.n, **by_budget}))
-        for by_group in (retrieval.by_hops, retrieval.by_type):
+        for by_group, unit in ((retrieval.by_hops, " hops"), (retrieval.by_type, "")):
             shown_keys = ("n", *retrieval.budgets)
             groups += [
-                (name, {key: means[key] for key in shown_keys})
+                (f"{name}{unit}", {key: means[key] for key in shown_keys})
                 for name, means in (by_group.items() if len(by_group) > 1 else ())
             ]
     section = _means_section("Recall of gold passages", "group", groups, alarm)

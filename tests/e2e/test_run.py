@@ -607,3 +607,10 @@ def test_failed_extraction_is_named_and_tried_again(
     assert again.json("metrics.json")["graph"]["failed"] == 0
     assert "incomplete" not in again.text("report.md")
     assert "already complete" in kgqa(*command).out
+
+
+def test_groups_of_recall_have_a_unit(kgqa: Kgqa) -> None:
+    ran = kgqa("run", "method=retrieve_read", "limit=4", *QUICK)
+    assert kgqa("report", str(ran.folder), "--format", "md").code == 0
+    table = (ran.folder / "report.md").read_text("utf-8").partition("## Recall of gold")[2]
+    assert re.findall(r"^\| (\w+ hops) ", table, re.MULTILINE) == ["2 hops", "3 hops"]
