@@ -167,7 +167,9 @@ class _Spread:
             return 100 * _find_exactly(questions, self.share, power, alpha)
         if self.repeats:
             return self._find_with_repeats(questions, power, alpha)
-        return _quantiles(power, alpha) * self.deviation / math.sqrt(questions) or None
+        points = _quantiles(power, alpha) * self.deviation / math.sqrt(questions)
+        # no two scores differ by more than 100 points
+        return (points if points <= 100 else math.inf) or None
 
     def _find_with_repeats(self, questions: int, power: float, alpha: float) -> float:
         from scipy.optimize import brentq

@@ -88,6 +88,15 @@ def test_five_questions_show_no_difference(questions: int, is_shown: bool) -> No
     assert math.isfinite(points) is is_shown
 
 
+@pytest.mark.parametrize(("questions", "is_shown"), [(2, False), (8, True)])
+def test_no_score_differs_by_more_than_100_points(questions: int, is_shown: bool) -> None:
+    shares = {"A": [1.0, 0.0, 0.5, 1.0], "B": [0.0, 1.0, 0.5, 0.5]}
+    graded = compare({"F1": shares}, seed=0)[0]
+    points = find_detectable_points(graded, questions)
+    assert points is not None
+    assert (points <= 100, math.isfinite(points)) == (is_shown, is_shown)
+
+
 def test_power_of_graded_scores_is_approximate() -> None:
     generator = np.random.default_rng(59)
     first, second = (list(map(float, generator.random(200))) for _ in range(2))
