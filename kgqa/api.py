@@ -252,7 +252,7 @@ def plan(
 ) -> ComparisonPlan:
     """Return how many questions show a difference between runs like these, and their cost: `kgqa plan`.
 
-    The result shows its table, also in a notebook.
+    The result shows its table, also in a notebook. `pandas.DataFrame(result.rows)` has a row per metric and pair.
 
     Args:
         runs, scoring, seed, alpha, baseline, metrics: as for `kgqa.compare`.
@@ -289,7 +289,8 @@ def explain(
 ) -> Explanation:
     """Return the causes of wrong answers of a run, with a baseline on the questions of both: `kgqa explain`.
 
-    The result shows its tables, also in a notebook. `result.write(run.folder)` writes explain.md as the command does.
+    The result shows its tables, also in a notebook. `pandas.DataFrame(result.rows)` has their rows.
+    `result.write(run.folder)` writes explain.md as the command does.
 
     Raises:
         ConfigError: no run or several runs match, or the runs are the same or share no question.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from kgqa.scoring.normalization import normalize
 from kgqa.scoring.questions import METRICS, Metric, ScoredQuestion, find_failed_metrics
 from kgqa.scoring.repeats import Rows, compare_rows, repeated_estimate
 from kgqa.scoring.summary import UNKNOWN
+from kgqa.types import Json
 from kgqa.util.fs import replace_file
 from kgqa.util.text import pluralize, score_text
 
@@ -87,12 +88,37 @@ Side = Sequence[Sequence[Explained]]
 class Explanation(Tables):
     """The causes of wrong answers."""
 
+    @property
+    def rows(self) -> list[dict[str, Json]]:
+        """Return one row per row of the tables: the title of its `table`, its `name` and its other cells by column.
+
+        A score is in percent, and its interval is in `percent_low` and `percent_high`. Differences are texts.
+        """
+        return [
+            {"table": section.title, **dict(_read_cells(section.header, cells))}
+            for section in self.sections
+            if not isinstance(section.values, Mapping)
+            for cells in section.values
+        ]
+
     def write(self, folder: Path) -> Path:
         """Write explain.md into a run's folder."""
         title, *notices = self.heading.split("\n")
         return replace_file(
             folder / "explain.md", markdown(title, [Section("", (), ()), *self.sections], notices)
         )
+
+
+def _read_cells(header: Sequence[str], cells: Sequence[Value]) -> Iterator[tuple[str, Json]]:
+    """Yield the cells of a row by column, with three of an estimate."""
+    # below the name of a column can be the number of its tests
+    columns = ["name", *(column.partition("\n")[0] for column in header[1:])]
+    for column, cell in zip(columns, cells, strict=True):
+        if isinstance(cell, Estimate):
+            yield column, cell.mean
+            yield from ((f"{column}_low", cell.low), (f"{column}_high", cell.high))
+        else:
+            yield column, cell
 
 
 def explain(

@@ -42,6 +42,7 @@ from kgqa.report.section import Legend, MarkedCell, Section, Value
 from kgqa.scoring.comparison import ALPHA, Difference, count_families, explain_direction
 from kgqa.scoring.power import ENOUGH, MOST, find_detectable_points, plan_questions
 from kgqa.scoring.repeats import compare_rows
+from kgqa.types import Json
 from kgqa.util.text import duration, pluralize, score_text
 from kgqa.util.validators import Validator
 
@@ -74,10 +75,13 @@ _OWN_KEYS = ("limit", "sample", "sample_by", "ids", "shard", "output_dir", "run_
 class ComparisonPlan(Tables):
     """The questions that a comparison needs, with their cost.
 
+    rows: one per metric and pair of runs: the folders, the numbers of the table, and None for what is unknown. Of
+    repeats, first and second are the folder of the first one. Infinite points: so few questions show no difference.
     command: runs the methods on the questions of the plan, or of a larger pilot. It is "" if the pilot has as many, or
     all of the dataset, or if the commands of its runs do not show it.
     """
 
+    rows: Sequence[Mapping[str, Json]]
     command: str
 
 
@@ -142,24 +146,41 @@ def plan_comparison(
     # a pilot of the complete dataset would show the same as "all N show"
     is_part = all_of_it != pilot_questions
     planned: list[tuple[Value, ...]] = []
+    rows_of_pairs = list[dict[str, Json]]()
     unknown = list[tuple[Difference, int]]()
     too_different = list[str]()
     for pilot, (needed, cautious) in zip(pilots, plans, strict=True):
+        pair = [*costs[pilot.first], *costs[pilot.second]]
+        counts = {
+            **({"dataset": round(all_of_it * pilot.n / pilot_questions)} if all_of_it else {}),
+            "pilot": pilot.n,
+        }
+        shows = {
+            name: find_detectable_points(pilot, n, power=power, alpha=alphas[pilot.upper_bound])
+            for name, n in counts.items()
+        }
+        cost = _add_costs(pair, cautious and min(cautious, all_of_it or cautious))
+        rows_of_pairs.append(
+            {
+                "metric": pilot.metric,
+                "first": runs[pilot.first][0].name,
+                "second": runs[pilot.second][0].name,
+                "questions": needed,
+                "cautious": cautious,
+                **cost,
+                "dataset_shows": shows.get("dataset"),
+                "pilot_shows": shows["pilot"],
+                "pilot_questions": pilot.n,
+                "pilot_difference": pilot.difference,
+            }
+        )
         # of many pairs, these rows would hide the others
         if needed is None and cautious is not None and pairs > 1:
             unknown.append((pilot, cautious))
             continue
         if cautious is None:
             too_different.append(f"{pilot.metric} of {pilot.first} – {pilot.second}")
-        pair = [*costs[pilot.first], *costs[pilot.second]]
-        smallest = [
-            find_detectable_points(pilot, count, power=power, alpha=alphas[pilot.upper_bound])
-            for count in (
-                *([round(all_of_it * pilot.n / pilot_questions)] if all_of_it else []),
-                pilot.n,
-            )
-        ]
-        *of_all, of_pilot_questions = map(_show_points, smallest)
+        *of_all, of_pilot_questions = map(_show_points, shows.values())
         planned.append(
             (
                 MarkedCell(
@@ -170,7 +191,7 @@ def plan_comparison(
                 needed,
                 cautious,
                 *of_all,
-                *_costs(pair, cautious and min(cautious, all_of_it or cautious)),
+                *_show_costs(**cost),
                 *([of_pilot_questions] if is_part else []),
                 pilot.n,
                 score_text(pilot.difference, "+"),
@@ -243,7 +264,7 @@ def plan_comparison(
         [commands.get(folder) or Manifest.read(folder).command for folder in row] for row in folders
     ]
     command = _repeat_on(ran, wanted) if wanted > pilot_questions else ""
-    return ComparisonPlan(heading, [section], command)
+    return ComparisonPlan(heading, [section], rows_of_pairs, command)
 
 
 def _count_questions(run: AnsweredQuestions, most: int) -> int | None:
@@ -365,10 +386,10 @@ def _repeat_on(rows: Sequence[Sequence[Sequence[str]]], questions: int) -> str:
     return shlex.join(["kgqa", "run", *(["-m"] if varied else []), *sweep, limit])
 
 
-def _costs(pair: Sequence[Metrics], questions: int | None) -> tuple[Value, ...]:
-    """Return tokens, model time and dollars of all runs on a number of questions, nothing if no number is enough."""
+def _add_costs(pair: Sequence[Metrics], questions: int | None) -> dict[str, float | None]:
+    """Return tokens, seconds and dollars of all runs on a number of questions, None if no number is enough."""
     if questions is None:
-        return None, None, None
+        return {"tokens": None, "seconds": None, "usd": None}
     # without any answer, the calls of all questions are the best guess
     each = [
         (metrics.cost.method, questions / (metrics.answered_questions or metrics.questions))
@@ -376,8 +397,21 @@ def _costs(pair: Sequence[Metrics], questions: int | None) -> tuple[Value, ...]:
     ]
     dollars = [cost.usd * factor if cost.usd is not None else None for cost, factor in each]
     prices = [usd for usd in dollars if usd is not None]
+    return {
+        "tokens": round(
+            sum((cost.prompt_tokens + cost.output_tokens) * factor for cost, factor in each)
+        ),
+        "seconds": sum(cost.seconds * factor for cost, factor in each),
+        "usd": sum(prices) if len(prices) == len(dollars) else None,
+    }
+
+
+def _show_costs(
+    tokens: float | None, seconds: float | None, usd: float | None
+) -> tuple[Value, ...]:
+    """Return the cells of costs, with the time as a text."""
     return (
-        round(sum((cost.prompt_tokens + cost.output_tokens) * factor for cost, factor in each)),
-        duration(sum(cost.seconds * factor for cost, factor in each)),
-        f"{sum(prices):,.2f}" if len(prices) == len(dollars) else None,
+        tokens,
+        None if seconds is None else duration(seconds),
+        None if usd is None else f"{usd:,.2f}",
     )

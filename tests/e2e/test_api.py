@@ -193,6 +193,10 @@ def test_plan_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None
     (section,) = planned.sections
     assert [row[:2] for row in section.rows] == [("golden – no_context", "F1")]
     assert "| golden – no_context | F1 |" in str(planned)
+    (row,) = planned.rows
+    assert (row["metric"], row["first"], row["second"]) == ("F1", *names)
+    assert section.rows[0][2] == f"{row['questions']:,}"
+    assert row["pilot_difference"] == kgqa.compare(*runs, metrics="f1").rows[0]["difference"]
     assert "<table" in planned._repr_html_()
 
 
@@ -222,6 +226,12 @@ def test_explanation_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) 
     run_command(capsys, "explain", str(first.folder), str(second.folder), "seed=3")
     assert page.read_text(encoding="utf-8") == text
     assert "baseline:" in text
+    rows = kgqa.explain(first, second, seed=3).rows
+    assert json.loads(json.dumps(rows)) == rows
+    causes = [row for row in rows if row["table"] == "Causes, one per question"]
+    (reading,) = (row for row in causes if row["name"] == "reading")
+    assert (reading["questions"], reading["percent"], reading["baseline"]) == (3, 100.0, 0.0)
+    assert reading["percent_low"] < reading["percent"] == reading["percent_high"]
 
 
 def test_evaluation_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:

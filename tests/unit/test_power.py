@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.experiment.plan import _costs
+from kgqa.experiment.plan import _add_costs
 from kgqa.scoring.comparison import Difference, RepeatSpread, compare, mcnemar
 from kgqa.scoring.power import (
     find_detectable_points,
@@ -240,12 +240,12 @@ def test_graded_pilot_plans_by_its_deviation(
 @pytest.mark.parametrize(
     ("dollars", "expected"),
     [
-        pytest.param((0.5, 0.25), "10.00", id="both have prices"),
+        pytest.param((0.5, 0.25), 10.0, id="both have prices"),
         pytest.param((0.5, None), None, id="one has no price"),
     ],
 )
 def test_plan_adds_the_costs_of_both_runs(
-    dollars: tuple[float, float | None], expected: str | None
+    dollars: tuple[float, float | None], expected: float | None
 ) -> None:
     # 2 questions of the first pilot and 1 of the second one
     run = Metrics.read(Path(__file__).parents[1] / "golden/artefacts/trace")
@@ -254,4 +254,5 @@ def test_plan_adds_the_costs_of_both_runs(
         cost = run.cost.method.replace(prompt_tokens=tokens, output_tokens=10, seconds=30, usd=usd)
         pair.append(run.replace(questions=questions, cost=run.cost.replace(method=cost)))
     # 10 times the first and 20 times the second one
-    assert _costs(pair, 20) == (10 * 310 + 20 * 110, "15 min", expected)
+    costs = {"tokens": 10 * 310 + 20 * 110, "seconds": 30 * 30, "usd": expected}
+    assert _add_costs(pair, 20) == costs
