@@ -414,6 +414,15 @@ def test_title_has_five_settings_at_most() -> None:
     assert titles[0] == "trace · a on · b off · c off · d off · e off · …"
 
 
+@pytest.mark.parametrize(
+    ("column", "head"),
+    [("model s / question", "model\N{NO-BREAK SPACE}s"), ("failed questions", "failed")],
+    ids=["unit", "count"],
+)
+def test_head_of_a_column_is_short(column: str, head: str) -> None:
+    assert table.shorten_name(column) == head
+
+
 def test_plot_names_start_with_the_models_that_differ() -> None:
     several = [replace(each, model=each.name) for each in ROWS[:2]]
     assert table.name_points(several) == [

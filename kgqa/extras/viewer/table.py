@@ -430,7 +430,8 @@ def shorten_name(column: str) -> str:
     """Return the head of a column."""
     for suffix in _SUFFIXES:
         column = column.removesuffix(suffix)
-    return column
+    # the unit s stays on the line of its word
+    return f"{column[:-2]}\N{NO-BREAK SPACE}s" if column.endswith(" s") else column
 
 
 def name_heads() -> Callable[[str], str]:
