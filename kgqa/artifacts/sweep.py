@@ -235,14 +235,11 @@ class Sweep(Artifact):
 
 def _locate_run(saved: Path | None, sweep: Path) -> Path | None:
     """Return the folder of a cell's run. In the outputs of another working directory, it was saved from there."""
-    folder = sweep.parent.parent
-    if (
-        saved is None
-        or saved.parts[:1] != outputs().parts
-        or folder.resolve() == outputs().resolve()
-    ):
+    place, here = sweep.resolve(), outputs()
+    is_elsewhere = place.parent.name == "sweeps" and place.parent.parent != here.resolve()
+    if saved is None or saved.parts[:1] != here.parts or not is_elsewhere:
         return saved
-    return folder.joinpath(*saved.parts[1:])
+    return place.parent.parent.joinpath(*saved.parts[1:])
 
 
 def row_key(cell: Cell, axes: Iterable[str]) -> tuple[str, ...]:
