@@ -60,9 +60,7 @@ def send(client: requests.Session, address: str, call: Call[Any]) -> Any:
     return Completion(choice["text"], choice["finish_reason"], stopped_by=choice["stop_reason"])
 
 
-@pytest.mark.parametrize(
-    ("name", "count", "form", "separator"), released.FILES, ids=[row[0] for row in released.FILES]
-)
+@pytest.mark.parametrize(("name", "count", "form", "separator"), released.CASES)
 def test_transcripts_are_repeated_over_http(
     name: str, count: int, form: str, separator: str, tmp_path: Path
 ) -> None:
