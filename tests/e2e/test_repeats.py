@@ -179,8 +179,8 @@ def test_repeat_of_a_named_row_is_refused(place: Path) -> None:
     refused(run_in(place, "compare", "rep/golden", cells[1]["run"]), "the same run twice")
 
 
-@pytest.fixture
-def uneven(kgqa: Kgqa) -> str:
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run a sweep in which the second repeat of self_ask has all answers right, and the others none."""
     rules = [
         # a question among the few-shot examples of this repeat only
@@ -190,14 +190,16 @@ def uneven(kgqa: Kgqa) -> str:
         )
         for record in map(json.loads, DEMO.read_text(encoding="utf-8").splitlines())
     ]
+    folder = tmp_path_factory.mktemp("uneven")
     methods = "method=retrieve_read,self_ask,golden"
-    sweep = ("run", "-m", methods, "limit=12", "repeats=3", *QUICK, write_rules(rules))
-    assert kgqa(*sweep, "sweep.name=rep").code == 0
-    return "rep"
+    sweep = ("run", "-m", methods, "limit=12", "repeats=3", *QUICK)
+    replies = write_rules(rules, folder / "rules.jsonl")
+    assert run_in(folder, *sweep, replies, "sweep.name=rep").code == 0
+    return folder
 
 
-def test_plan_names_repeats_that_differ_too_much(kgqa: Kgqa, uneven: str) -> None:
-    planned = kgqa("plan", f"{uneven}/self_ask", f"{uneven}/golden", "difference=5", "metrics=f1")
+def test_plan_names_repeats_that_differ_too_much(uneven: Path) -> None:
+    planned = run_in(uneven, "plan", "rep/self_ask", "rep/golden", "difference=5", "metrics=f1")
     assert (
         "no number of questions shows 5 points. Use more repeats, e.g. repeats=10." in planned.out
     )
@@ -205,8 +207,8 @@ def test_plan_names_repeats_that_differ_too_much(kgqa: Kgqa, uneven: str) -> Non
     assert "USD: –" not in planned.out
 
 
-def test_dash_of_repeats_has_its_own_reason(kgqa: Kgqa, uneven: str) -> None:
-    planned = kgqa("plan", uneven, "difference=5").out
+def test_dash_of_repeats_has_its_own_reason(uneven: Path) -> None:
+    planned = run_in(uneven, "plan", "rep", "difference=5").out
     assert "no number of questions shows 5 points" in planned
     assert "EM: in 1 pair no question of the pilot differs." in planned
     assert "–: no question" not in planned
