@@ -209,6 +209,7 @@ def measure_recall(finder: Finder, questions: list[Query], gold: list[set[int]])
     )
 
 
+@pytest.mark.slow
 def test_recall_on_musique_is_8_points_above_bm25(graph: EntityGraph, tmp_path: Path) -> None:
     passages, questions, gold = read_musique()
     finders = [

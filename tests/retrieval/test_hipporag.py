@@ -264,6 +264,7 @@ def test_triples_are_extracted_without_a_file(hipporag: HippoRag, tmp_path: Path
     json.dumps(identity_of(extracting))
 
 
+@pytest.mark.slow
 def test_recall_on_musique_with_triples_of_gpt_3_5(hipporag: HippoRag, tmp_path: Path) -> None:
     passages, questions, gold = read_musique()
     packed = DATA / "triples" / "musique_train_openie_gpt-3.5-turbo-1106_1890.json.gz"
