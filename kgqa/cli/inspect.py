@@ -231,6 +231,7 @@ def _write_table(args: Namespace, form: str, terminal: Terminal) -> None:
     correction = check_correction(values.get("correction", HOLM))
     missing = find_missing(folders)
     terminal.warn([*warn_of_missing(missing), *warn_of_changed(folders)])
+    terminal.warn(warn_of_new_metrics(folders, metrics))
     table = PaperTable(
         read_entries(folders),
         metrics,

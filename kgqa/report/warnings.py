@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from inspect import getfile, unwrap
 from pathlib import Path
 
@@ -84,12 +84,15 @@ def find_undefined_metrics(
             )
 
 
-def warn_of_new_metrics(places: Iterable[Path]) -> Iterator[str]:
+def warn_of_new_metrics(
+    places: Iterable[Path], metrics: Collection[str] | None = None
+) -> Iterator[str]:
     """Yield a line for each finished run or sweep that was scored before the user added or changed metrics.
 
-    It has the command that scores again.
+    It has the command that scores again. metrics: only warn of these. None: of all.
     """
-    own = list_own_metrics()
+    listed = list_own_metrics()
+    own = {name: each for name, each in listed.items() if metrics is None or name in metrics}
     for place in places if own else ():
         try:
             sweep = Sweep.read(place) if (place / SWEEP).is_file() else None

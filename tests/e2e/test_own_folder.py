@@ -627,6 +627,9 @@ def test_changed_metric_is_named_by_reports(kgqa: Run, tmp_path: Path) -> None:
     module = tmp_path / "mine.py"
     module.write_text(module.read_text("utf-8") + "\n# changed\n", encoding="utf-8")
     assert warning in kgqa("report run --format md")
+    table = "report run --table paper --format md metrics"
+    assert warning in kgqa(f"{table}=em,mine")
+    assert warning not in kgqa(f"{table}=em")
     kgqa(run)
     assert warning not in kgqa("report run --format md")
 
