@@ -35,7 +35,7 @@ from kgqa.config.building import check_value
 from kgqa.config.composing import compose
 from kgqa.config.overrides import SCORE_KEYS, Value, format_override, format_sweep, parse_override
 from kgqa.datasets.in_memory import InMemoryDataset
-from kgqa.errors import ConfigError, nearest
+from kgqa.errors import ConfigError, InvalidScores, nearest
 from kgqa.experiment.check import check
 from kgqa.experiment.compare import Comparison, compare_answers
 from kgqa.experiment.composing import compose_evaluation, compose_experiment
@@ -159,6 +159,8 @@ def run(
 
     Raises:
         UsageError: a key, a value or a file is invalid. No call was made.
+        InvalidScores: more questions failed than `max_failure_rate` allows, or the judge gave no verdict. `kgqa.load`
+            returns the run with its answers.
         EngineError: a model failed. Run it again to resume.
     """
     words, dataset_rows, function = _words(overrides, keys), None, None
@@ -182,7 +184,11 @@ def run(
         )
     lines = display or PlainLines(sys.stderr)
     with log_lines(lines), Session(experiment) as session:
-        return Run(execute(session, lines).run.folder)
+        executed = execute(session, lines)
+    folder = executed.run.folder
+    if executed.failure:
+        raise InvalidScores(f"{executed.failure}. Its answers: kgqa.load({str(folder)!r})")
+    return Run(folder)
 
 
 def load(run: str | Path) -> Any:

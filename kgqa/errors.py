@@ -59,6 +59,10 @@ class DataError(UsageError):
     """A file is missing, damaged or has the wrong content."""
 
 
+class InvalidScores(UsageError):
+    """A run has answers, but its scores are not valid."""
+
+
 class BudgetSpent(UsageError):
     """The budget is spent. All answers are saved."""
 

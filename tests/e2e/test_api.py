@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ import kgqa
 from kgqa.cli.commands import BY_NAME
 from kgqa.cli.main import main
 from kgqa.config.overrides import format_override
+from kgqa.errors import InvalidScores
 from kgqa.runtime.display import QUIET
 from tests.unit.files import refusal
 
@@ -71,6 +73,22 @@ def test_run_returns_metrics_rows_and_calls() -> None:
         return golden()
 
     assert asyncio.run(in_a_loop()).folder == run.folder
+
+
+def test_scores_of_many_failures_are_not_returned() -> None:
+    def answer_first_only(question: Any, tools: Any) -> str:
+        if question.id != "demo-1":
+            raise ValueError("no answer")
+        return "Paris"
+
+    keys: dict[str, Any] = {"method": answer_first_only, "display": QUIET, **QUICK}
+    message = r"questions failed, above max_failure_rate=0.05, so the scores are not valid.*kgqa\.load\('(.*)'\)"
+    with pytest.raises(InvalidScores, match=message) as caught:
+        kgqa.run(**keys)
+    loaded = re.search(message, str(caught.value))
+    assert loaded is not None
+    assert len(kgqa.load(loaded[1]).predictions) == 3
+    assert kgqa.run(**keys, max_failure_rate=1).metrics.failed >= 2
 
 
 def test_a_list_of_values_sweeps_and_its_runs_compare() -> None:

@@ -17,7 +17,7 @@ import pytest
 import kgqa
 from kgqa.engines import batches
 from kgqa.engines.openai.batch_transport import OpenAIBatches
-from kgqa.errors import ConfigError, EngineError
+from kgqa.errors import ConfigError, EngineError, InvalidScores
 from kgqa.runtime.display import QUIET
 from kgqa.types import Completion
 from tests.batch_server import USAGE, BatchServer, serve_batches
@@ -272,14 +272,15 @@ def test_method_with_one_step_is_one_batch(server: Server, method: tuple[str, ..
 def test_judge_calls_are_in_batches(server: Server) -> None:
     address, state = server
     state.is_open.set()
-    kgqa.run(
-        *KEYS,
-        *BATCHES,
-        "judge=three_way",
-        "method=no_context",
-        f"engine.base_url={address}",
-        display=QUIET,
-    )
+    with pytest.raises(InvalidScores, match="judge=three_way gave no verdict on any answer"):
+        kgqa.run(
+            *KEYS,
+            *BATCHES,
+            "judge=three_way",
+            "method=no_context",
+            f"engine.base_url={address}",
+            display=QUIET,
+        )
     # answers, verdicts, and the same verdicts again: the stand-in's cannot be read
     assert (len(state.batches), len(state.paid), state.direct) == (3, 9, 0)
 
