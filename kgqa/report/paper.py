@@ -60,7 +60,10 @@ NOT_IN_ROWS = {
 OF_DATASET = "dataset."
 # scores without an entry in METRICS
 OTHERS = {"judge": JUDGE_ACCURACY, "corrected": CORRECTED_ACCURACY}
-FEWER = "A score of fewer questions than others has their number and is never the best. Tests use the common questions."
+FEWER = (
+    "of N: only N questions define the score. It is never the best one if others are over more questions, "
+    "unless a judge gave fewer verdicts. Tests use the common questions."
+)
 COST_LABELS = {"calls": "calls", "tokens": "tokens", "seconds": "model s", "usd": "USD"}
 _FILES = {"latex": "table.tex", "md": "table.md", "csv": "table.csv"}
 _LATEX = r"""%% needs \usepackage{booktabs}
@@ -358,7 +361,7 @@ class PaperTable:
             MarkedCell("–")
             if value is None
             else MarkedCell(
-                f"{score_text(value)}{f' of {count:,}' if row in fewer else ''}"
+                f"{score_text(value)}{f' of {count:,}' if count < self._count_questions(group) else ''}"
                 f"{self._interval(row, group, metric)}"
                 f"{self.significant.get((row, group, metric), '')}",
                 marks.get(sign * value, "") if value and row not in unranked else "",
@@ -371,6 +374,11 @@ class PaperTable:
         datasets = self.datasets if group == MEAN else [group]
         entries = (self.entry(row, dataset) for dataset in datasets)
         return sum(entry.estimate(metric).n for entry in entries if entry)
+
+    def _count_questions(self, group: str) -> int:
+        """Return the number of questions of a dataset, of all datasets for their mean."""
+        datasets = self.datasets if group == MEAN else [group]
+        return sum(len(self._first(dataset).shares.key[2:]) for dataset in datasets)
 
     def _cost_cell(self, metric: str, value: float | None) -> MarkedCell:
         """Return a cost with the digits of the other reports. Costs are not marked."""
@@ -393,8 +401,7 @@ class PaperTable:
         """Return the caption: the model, the retriever, the questions, the rules of scoring, the test and warnings."""
         named = list_used(self.entries)
         counts = [
-            f"{DATASETS.get(name, name)} {len(self._first(name).shares.key[2:])}"
-            for name in self.datasets
+            f"{DATASETS.get(name, name)} {self._count_questions(name)}" for name in self.datasets
         ]
         profiles = list(
             dict.fromkeys(
@@ -461,18 +468,15 @@ class PaperTable:
 
     @property
     def _has_fewer(self) -> bool:
-        """Return whether the scores of a column are over different numbers of questions."""
-        columns = [
-            {
-                self._count(row, group, metric)
-                for row in self.rows
-                if self.value(row, group, metric) is not None
-            }
+        """Return whether some question does not define a score."""
+        return any(
+            self.value(row, group, metric) is not None
+            and self._count(row, group, metric) < self._count_questions(group)
+            for row in self.rows
             for group in self.groups
             for metric in self.metrics
-            if metric in METRICS
-        ]
-        return any(len(counts) > 1 for counts in columns)
+            if metric not in COSTS
+        )
 
     def _judges(self, dataset: str | None = None) -> dict[str, list[str]]:
         """Return each judge of a dataset, or of the table, with the names of its rows."""

@@ -56,8 +56,8 @@ NOTE = (
     "correction over the column). Costs are computed as if no reply had been cached."
 )
 FEWER_NOTE = (
-    "of N: only N questions define the score. It is never the best one if others are over more questions. "
-    "Tests are over the questions that both rows have."
+    "of N: only N questions define the score. It is never the best one if others are over more questions, "
+    "unless a judge gave fewer verdicts. Tests are over the questions that both rows have."
 )
 UPPER_BOUND = "golden reads the gold passages. It is an upper bound, and not ranked."
 

@@ -87,6 +87,18 @@ def test_zero_of_noise_leaves_the_others_their_places() -> None:
     assert column(PaperTable(rows, ["noise"])) == [("0.0", ""), ("25.0", "second"), ("50.0", "")]
 
 
+def test_score_of_fewer_questions_has_their_number() -> None:
+    rows = [
+        Simulated(
+            cast(Any, fake_run(name, "hotpotqa")), values={"em": [1] * 4, "support_f1": [1] * count}
+        )
+        for name, count in (("a", 3), ("b", 2))
+    ]
+    table = PaperTable(rows, ["support_f1"])
+    assert [text for text, _ in column(table)] == ["100.0 of 3", "100.0 of 2"]
+    assert "of N: only N questions define the score" in table.caption
+
+
 def test_equal_values_have_the_same_mark() -> None:
     rows = [entry("a", 1, 1, 0), entry("b", 1, 0, 1), entry("c", 1, 0, 0)]
     assert [mark for _, mark in column(PaperTable(rows, ["em"]))] == ["best", "best", "second"]
