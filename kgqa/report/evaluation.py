@@ -12,7 +12,7 @@ from kgqa.report.columns import JUDGE_ACCURACY, count_fewer, measure_score
 from kgqa.report.run_report import breakdown_sections, judge_sections, scores_section
 from kgqa.report.section import Legend, MarkedCell, Section, Value
 from kgqa.scoring.comparison import ALPHA, HOLM, Difference, count_families, explain_direction
-from kgqa.scoring.power import ENOUGH, bound_questions
+from kgqa.scoring.power import ENOUGH, plan_questions
 from kgqa.scoring.questions import METRICS, show_score
 from kgqa.util.text import pluralize, score_text
 
@@ -451,7 +451,7 @@ def _difference_row(
         "–"
         if compared.effect is None
         else f"{'odds' if compared.binary else 'd'} {score_text(compared.effect, digits=2)}",
-        bound_questions(compared, wanted, alpha=level),
+        plan_questions(compared, wanted, alpha=level)[1],
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from kgqa.scoring.comparison import ALPHA, POWER, Difference, RepeatSpread, questions_needed
@@ -84,32 +84,24 @@ def plan_questions(
 ) -> tuple[int | None, int | None]:
     """Return how many questions show a difference of `points`, and how many if the pilot's spread is too low.
 
-    The first number is None if no question of the pilot differs. The second one is that of `bound_questions`. Both are
-    None if the repeats differ by too much.
-    """
-    differing = sum(pilot.wins)
-    spread = _Spread(pilot.is_exact, differing / pilot.n, pilot.deviation, pilot.repeats)
-    count = spread.needed(points, power, alpha) if differing else None
-    cautious = bound_questions(pilot, points, power=power, alpha=alpha)
-    # a higher spread of questions can need fewer beside a large one of repeats, which is then known better
-    return count, max(count, cautious) if count and cautious else cautious
-
-
-def bound_questions(
-    pilot: Difference, points: float, *, power: float = POWER, alpha: float = ALPHA
-) -> int | None:
-    """Return how many questions show a difference of `points` by the upper 80 % limit of the spread between questions.
-
-    A small pilot can have a low spread by chance. For right or wrong the number is that of McNemar's exact test, with
-    repeats that of their test, otherwise the normal approximation. `MOST` if more are needed. None: the repeats differ
-    by so much that no number of questions shows it.
+    The first number is None if no question of the pilot differs. The second one is that of the upper 80 % limit of the
+    spread between questions, because a small pilot can have a low spread by chance. For right or wrong they are those
+    of McNemar's exact test, with repeats those of their test, otherwise those of the normal approximation. `MOST` if
+    more are needed. Both are None if the repeats differ by so much that no number of questions shows it.
 
     The spread between repeats is that of the pilot. Too few repeats know a limit: that of the variance of 3 repeats
     would be 4.5 times the estimate.
     """
-    most = _bound_share(sum(pilot.wins), pilot.n)
-    spread = _Spread(pilot.is_exact, most, _bound_deviation(pilot, most), pilot.repeats)
-    return spread.needed(points, power, alpha)
+    differing = sum(pilot.wins)
+    most = _bound_share(differing, pilot.n)
+    spread = _Spread(pilot.is_exact, differing / pilot.n, pilot.deviation, pilot.repeats)
+    bound = replace(spread, share=most, deviation=_bound_deviation(pilot, most))
+    cautious = bound.needed(points, power, alpha)
+    if not differing:
+        return None, cautious
+    count = spread.needed(points, power, alpha)
+    # a higher spread of questions can need fewer beside a large one of repeats, which is then known better
+    return count, max(count, cautious) if count and cautious else None
 
 
 def _bound_share(count: int, total: int) -> float:

@@ -11,6 +11,7 @@ import pytest
 
 from kgqa.artifacts.metrics import Metrics
 from kgqa.experiment.plan import _add_costs
+from kgqa.report.evaluation import comparison_section
 from kgqa.scoring.comparison import Difference, RepeatSpread, compare, mcnemar
 from kgqa.scoring.power import (
     find_detectable_points,
@@ -179,6 +180,19 @@ def test_repeats_that_differ_by_chance_have_a_plan() -> None:
     needed, cautious = plan_questions(compared, 0.1)
     assert needed is not None
     assert cautious is not None
+
+
+def test_comparison_counts_questions_as_the_plan() -> None:
+    # a higher spread of questions alone would need fewer, because the spread between two repeats is known better
+    generator = np.random.default_rng(2)
+    rows = {
+        name: [list(map(float, generator.uniform(0, 1, 30))) for _ in range(2)] for name in "AB"
+    }
+    compared = compare_rows({"F1": rows}, 0)[0]
+    needed, cautious = plan_questions(compared, 2)
+    assert needed == cautious
+    section = comparison_section([compared], 2, {"A": "a", "B": "b"}, questions=30)
+    assert section.rows[0][-1] == f"{cautious:,}"
 
 
 def test_equal_repeats_need_no_more_questions() -> None:
