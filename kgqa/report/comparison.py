@@ -14,6 +14,7 @@ from kgqa.report.evaluation import BOUNDS, CORRECTED_P, describe_tests_of, p_tex
 from kgqa.report.names import DATASETS, title_row, title_rules
 from kgqa.report.paper import (
     Entry,
+    list_failed,
     list_used,
     name_entries,
     note_repeats,
@@ -152,7 +153,7 @@ class ComparisonTable:
         return [
             *warn_of_simulation(list(self.entries.values())),
             *name_doubts((name, run.metrics) for name, run in runs),
-            *self._count_failed(),
+            *list_failed((self.names[letter], entry) for letter, entry in self.entries.items()),
             *([list_missing(self.missing)] if self.missing else []),
             *(["The runs read different data files."] if len(files) > 1 else []),
             *(f"Scored {lacking}." for lacking in golds if lacking),
@@ -160,19 +161,6 @@ class ComparisonTable:
             *(["The judge is the reader."] if any(j and j.warnings for j in judges) else []),
             *(["The judge's errors are not corrected."] if judges else []),
         ]
-
-    def _count_failed(self) -> list[str]:
-        """Return one sentence on the failed questions of each row in all its repeats, or nothing."""
-        rows = {
-            letter: [run.metrics for run in (entry.run, *entry.others)]
-            for letter, entry in self.entries.items()
-        }
-        counts = [
-            f"{self.names[letter]} {failed:,} of {sum(run.questions for run in row):,}"
-            for letter, row in rows.items()
-            if (failed := sum(run.failed for run in row))
-        ]
-        return [f"Failed questions count as wrong: {', '.join(counts)}."] if counts else []
 
     @property
     def _judged(self) -> list[Entry]:

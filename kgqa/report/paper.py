@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import fsum
@@ -441,9 +441,6 @@ class PaperTable:
     @property
     def warnings(self) -> list[str]:
         """Return what a reader of the table must know."""
-        failed = sum(
-            run.metrics.failed for entry in self.entries for run in (entry.run, *entry.others)
-        )
         judged = (
             [entry.shares.judge for entry in self.entries if entry.shares.judge]
             if "judge" in self.metrics
@@ -455,7 +452,7 @@ class PaperTable:
             *self._name_judges(),
             *self._note_repeats(),
             *([list_missing(self.missing)] if self.missing else []),
-            *([f"Failed questions count as wrong: {failed:,}."] if failed else []),
+            *list_failed(self._name_entries()),
             *([FEWER] if self._has_fewer else []),
             *(f"{name} is scored {lacking}." for name, lacking in self._missing_golds().items()),
             *(["The judge is the reader."] if any(judge.warnings for judge in judged) else []),
@@ -736,6 +733,18 @@ def warn_of_simulation(entries: Sequence[Entry]) -> list[str]:
     names = name_entries(entries)
     listed = ", ".join(dict.fromkeys(names[id(entry)] for entry in simulated))
     return [f"No model was called in {listed}: their scores are meaningless."] if listed else []
+
+
+def list_failed(rows: Iterable[tuple[str, Entry]]) -> list[str]:
+    """Return one sentence on the failed questions of each named row in all its repeats, or nothing."""
+    counts = [
+        f"{name} {failed:,} of {sum(run.questions for run in runs):,}"
+        for name, runs in (
+            (name, [run.metrics for run in (entry.run, *entry.others)]) for name, entry in rows
+        )
+        if (failed := sum(run.failed for run in runs))
+    ]
+    return [f"Failed questions count as wrong: {', '.join(counts)}."] if counts else []
 
 
 def _read_command(command: Sequence[str]) -> dict[str, str]:

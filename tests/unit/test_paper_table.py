@@ -99,6 +99,14 @@ def test_score_of_fewer_questions_has_their_number() -> None:
     assert "of N: only N questions define the score" in table.caption
 
 
+def test_caption_has_the_failed_questions_of_each_row() -> None:
+    run = fake_run("b", "hotpotqa")
+    run.metrics = run.metrics.replace(failed=1, questions=4)
+    rows = [entry("a", 1, 1), Simulated(run, values={"em": [1, 0]})]
+    caption = PaperTable(rows, ["em"]).caption
+    assert "Failed questions count as wrong: b 1 of 4." in caption
+
+
 def test_equal_values_have_the_same_mark() -> None:
     rows = [entry("a", 1, 1, 0), entry("b", 1, 0, 1), entry("c", 1, 0, 0)]
     assert [mark for _, mark in column(PaperTable(rows, ["em"]))] == ["best", "best", "second"]
