@@ -58,8 +58,9 @@ def name_doubts(rows: Iterable[tuple[str, Metrics]]) -> list[str]:
 
 
 def find_bad_inputs(metrics: Metrics) -> Iterator[str]:
-    """Yield what the models have not read, and what the knowledge graph and the index lack."""
+    """Yield what the models have not read or chosen, and what the knowledge graph and the index lack."""
     yield from find_cut_prompts(metrics)
+    yield from find_missed_choices(metrics)
     yield from find_lacks(metrics)
 
 
@@ -164,6 +165,17 @@ def find_cut_prompts(metrics: Metrics) -> Iterator[str]:
                     f"the server truncated {flagged.calls:,} of {calls.calls:,} prompts of the {role}, so the scores "
                     "are not those of the method. Increase its context length, or set a smaller model.context"
                 )
+
+
+def find_missed_choices(metrics: Metrics) -> Iterator[str]:
+    """Yield a line per role if many of its replies name no option, so that the method did not choose."""
+    for role, calls in metrics.cost.method.by_role.items():
+        flagged = calls.flags.get("no_choice")
+        if flagged is not None and flagged.share > ACCEPTED:
+            yield (
+                f"{flagged.calls:,} of {calls.calls:,} replies of the {role} name no option, so that all options "
+                "counted as equally likely. Use a server that returns log-probabilities, or another model"
+            )
 
 
 def find_lacks(metrics: Metrics) -> Iterator[str]:

@@ -15,6 +15,7 @@ from kgqa.report.run_report import Headline, accuracy_text, headlines, notices, 
 from kgqa.report.warnings import (
     find_cut_prompts,
     find_doubts,
+    find_missed_choices,
     find_missing_verdicts,
     find_worthless_answers,
 )
@@ -245,3 +246,14 @@ def test_truncated_prompts_have_a_warning(cut: int, is_warned: bool, stage: str,
     lines = list(find_cut_prompts(metrics.replace(cost=metrics.cost.replace(**{stage: cost}))))
     expected = [f"the server truncated {cut} of 10 prompts of the {role}, so"] * is_warned
     assert [line.partition(" the scores")[0] for line in lines] == expected
+
+
+@pytest.mark.parametrize(("missed", "is_warned"), [(5, False), (6, True)], ids=["few", "many"])
+def test_replies_that_name_no_option_have_a_warning(missed: int, is_warned: bool) -> None:
+    metrics = Metrics.read(RUN)
+    flags = {"no_choice": Flagged(calls=missed, share=missed / 100)}
+    calls = metrics.cost.method.by_role["reader"].replace(calls=100, flags=flags)
+    method = metrics.cost.method.replace(by_role={"selector": calls})
+    lines = list(find_missed_choices(metrics.replace(cost=metrics.cost.replace(method=method))))
+    texts = [f"{missed} of 100 replies of the selector name no option"] * is_warned
+    assert [line.partition(",")[0] for line in lines] == texts
