@@ -170,7 +170,10 @@ def explain_unreadable(judge: AnyJudge, verdict: Verdict) -> str | None:
     for (form, _), vote in zip(judge.role_forms.values(), verdict.votes, strict=False):
         if vote.verdict is None and vote.replies:
             reply = shorten(vote.replies[-1], SHOWN)
-            verdicts = ", ".join(judge.find_form(form).vocabulary)
+            expected = judge.find_form(form)
+            verdicts = ", ".join(expected.vocabulary)
+            if expected.key is not None and "{" in reply:
+                return f"reply {reply!r} has no key {expected.key!r} with one of {verdicts}"
             return f"reply {reply!r} is not in its vocabulary {verdicts}"
     # judges of kgqa have none if a panel disagrees
     if verdict.label is None and type(judge).judge is not ModelJudge.judge:

@@ -139,7 +139,9 @@ def _load_metric(file: Path) -> OwnMetric:
         raise ConfigError(f"{file}: {NO_TARGET}")
     for key in node:
         if key not in KEYS:
-            raise ConfigError(f"{file}: {key}: unknown key. {nearest(str(key), KEYS)}")
+            # the closest name would invert the metric
+            opposite = "A higher value is better without it" if key == "higher_is_better" else ""
+            raise ConfigError(f"{file}: {key}: unknown key. {opposite or nearest(str(key), KEYS)}")
     if "_target_" not in node:
         raise ConfigError(f"{file}: {NO_TARGET}")
     target = str(node["_target_"])

@@ -22,6 +22,7 @@ from kgqa.engines.openai.engine import UNKNOWN_CONTEXT, OpenAI, name_at_server
 from kgqa.errors import ConfigError
 from kgqa.system.models import Preset, describe_model, list_local_models
 from kgqa.types import Json
+from kgqa.util.validators import Count
 
 OPENAI_TARGET = f"{OpenAI.__module__.rpartition('.')[0]}.{OpenAI.__name__}"
 # models of a server in a message
@@ -88,7 +89,8 @@ def _complete_server(config: Config, overrides: Sequence[str], named: Collection
         models.contexts.get(served),
         any(override_key(each) == "model.context" for each in overrides),
     )
-    context = config["model"]["context"]
+    # the other settings of the model are checked later
+    context = parts.check_value("model.context", config["model"]["context"], Count | None)
     if context is None:
         context = limit or UNKNOWN_CONTEXT
     elif limit and models.truncates and not is_set:

@@ -602,10 +602,21 @@ def test_wrong_metric_names_its_line(kgqa: Run, tmp_path: Path, code: str, messa
         ("mine", "_target_: mine", "mine.yaml: _target_=mine: write MODULE.FUNCTION"),
         ("mine", "_target_: json.loads", "no module 'json' in"),
         ("mine", "target: mine.mine", "target: unknown key. Did you mean _target_?"),
+        ("mine", "higher_is_better: true", "unknown key. A higher value is better without it"),
         ("mine", "label: mine", "mine.yaml: must have the line _target_"),
         ("mine", "a: [", "conf/metric/mine.yaml:2: did not find expected node content"),
     ],
-    ids=["taken", "judge", "cost", "no-module", "other-module", "unknown-key", "no-target", "yaml"],
+    ids=[
+        "taken",
+        "judge",
+        "cost",
+        "no-module",
+        "other-module",
+        "unknown-key",
+        "direction",
+        "no-target",
+        "yaml",
+    ],
 )
 def test_wrong_file_of_a_metric_is_named(
     kgqa: Run, tmp_path: Path, name: str, text: str, message: str

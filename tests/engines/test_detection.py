@@ -121,6 +121,12 @@ def test_kind_and_models_are_detected(
             assert server.url == f"{address}{own}"
 
 
+def test_context_that_is_no_number_is_rejected(serve: Serve) -> None:
+    words = ["method=no_context", f"server={serve(VLLM)}", "model.context=32k"]
+    with pytest.raises(ConfigError, match=r"model\.context=32k: "):
+        compose_experiment(words)
+
+
 @pytest.mark.parametrize(
     ("answers", "words", "choice", "settings"),
     [

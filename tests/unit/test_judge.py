@@ -105,6 +105,11 @@ LONG_REASON = (
     "correct, incorrect, not_attempted"
 )
 
+OTHER_KEY = (
+    """reply '{"label": "incorrect"}' has no key 'verdict' with one of """
+    "correct, incorrect, not_attempted"
+)
+
 
 @pytest.mark.parametrize(
     ("votes", "reason"),
@@ -112,8 +117,9 @@ LONG_REASON = (
         ([("correct", "1"), ("incorrect", "0")], None),
         ([("correct", "1"), (None, "right")], "reply 'right' is not in its vocabulary 1, 0"),
         ([(None, "x" * 99)], LONG_REASON),
+        ([(None, '{"label": "incorrect"}')], OTHER_KEY),
     ],
-    ids=["readable", "second", "long"],
+    ids=["readable", "second", "long", "other key"],
 )
 def test_unreadable_vote_has_a_reason(
     votes: list[tuple[str | None, str]], reason: str | None
