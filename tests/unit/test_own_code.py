@@ -83,7 +83,7 @@ MINE = METHOD.format(name="Mine")
     ("name", "text", "message"),
     [
         pytest.param(
-            "broken", "class Mine\n", "broken.py:1: syntax error: expected ':'", id="broken"
+            "no_colon", "class Mine\n", "no_colon.py:1: syntax error: expected ':'", id="no colon"
         ),
         pytest.param(
             "lacking",
